@@ -1,0 +1,76 @@
+//! `GET /v1/plan`: what retries cost, from given numbers or from a dependency's own window.
+
+use serde::{Deserialize, Serialize};
+
+/// The question: the query string of `GET /v1/plan`. With `dependency`, its window and policy fill in whatever
+/// is left out; without, `arrival_per_s`, `failure_rate` and `max_attempts` are required.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(default)]
+pub struct PlanQuery {
+    /// Logical operations per second.
+    pub arrival_per_s: Option<f64>,
+    /// Share of attempts that fail, independently of each other, in [0, 1].
+    pub failure_rate: Option<f64>,
+    /// Attempts of one operation, the first included, 1 to 100.
+    pub max_attempts: Option<u32>,
+    /// Attempts per second that the dependency sustains.
+    pub capacity_per_s: Option<f64>,
+    /// Retry tokens per second that a shared pool would issue.
+    pub retry_per_s: Option<f64>,
+    /// Take what is left out from this dependency.
+    pub dependency: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanResponse {
+    /// The numbers that the answer rests on.
+    pub given: PlanGiven,
+    /// E\[A\] = 1 + p + ... + p^(m-1): expected attempts per operation.
+    pub amplification: f64,
+    /// Attempts per second, all operations retried to the end.
+    pub physical_per_s: f64,
+    /// Operations per second that succeed if capacity were unlimited.
+    pub logical_success_per_s: f64,
+    /// Attempts per second by attempt number, the first attempt first.
+    pub by_attempt_per_s: Vec<f64>,
+    /// Whether the attempts fit the capacity; absent without one.
+    pub fits: Option<bool>,
+    /// Attempts per second above the capacity; absent without one.
+    pub excess_per_s: Option<f64>,
+    /// Largest arrival rate whose attempts fit the capacity; absent without one.
+    pub safe_arrival_per_s: Option<f64>,
+    /// Retries per second that clients would like.
+    pub retry_demand_per_s: f64,
+    /// Of these, retries per second above the pool. Potential demand, not a prediction of how many are shed:
+    /// a refused early retry takes its later ones with it. Absent without a pool.
+    pub excess_retry_demand_per_s: Option<f64>,
+    /// The same for 1 to `max_attempts` attempts.
+    pub table: Vec<PlanRow>,
+}
+
+/// The numbers that a plan rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(missing_docs, reason = "the fields are those of PlanQuery")]
+pub struct PlanGiven {
+    pub arrival_per_s: f64,
+    pub failure_rate: f64,
+    pub max_attempts: u32,
+    pub capacity_per_s: Option<f64>,
+    pub retry_per_s: Option<f64>,
+}
+
+/// One number of attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(missing_docs, reason = "the fields are those of PlanResponse")]
+pub struct PlanRow {
+    pub max_attempts: u32,
+    pub amplification: f64,
+    pub physical_per_s: f64,
+    pub logical_success_per_s: f64,
+    pub fits: Option<bool>,
+}
