@@ -1,1 +1,17 @@
-//! See the crate's description.
+//! Proves what damper does, on real sockets and in real time.
+//!
+//! A [`scenario`] describes a flaky dependency, a fleet of clients and what is expected. [`storm`] runs the same
+//! traffic three [`ways`]: without retries, with local retries, and with damper. What happens is counted by
+//! [`measure`], put side by side by [`report`] and held against the expectations by [`verdict`].
+
+pub mod cli;
+pub mod flaky;
+pub mod fleet;
+pub mod measure;
+pub mod report;
+pub mod scenario;
+pub mod stop;
+pub mod storm;
+pub mod units;
+pub mod verdict;
+pub mod ways;

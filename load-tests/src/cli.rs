@@ -1,0 +1,114 @@
+//! The command line.
+
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::scenario::Way;
+
+const AFTER_HELP: &str = "\
+Scenarios that are part of the binary:
+  chapter-r2      120 operations/s, 12 % failures, capacity 130/s, a shared pool of 10 retries/s   (60 s each way)
+  incident-0312   the 03:12 incident: 41 runs, one failure in eight, an account limit            (30 s each way)
+  server-killed   the damper server dies in the middle of a partial outage and comes back        (75 s each way)
+
+Examples:
+  damper-load storm --scenario incident-0312
+  damper-load storm --scenario chapter-r2 --only damper --json r2.json
+  damper-load storm --scenario my.toml --seed 7 --duration 20
+
+Live lines go to standard error, the closing table to standard output.
+
+Exit codes: 0 success; 1 a human must look: an expectation missed or not judged, or a scenario that cannot be read;
+2 wrong usage; 70 a bug.";
+
+/// Proves what damper does, on real sockets: the same traffic without retries, with local retries, with damper.
+#[derive(Debug, Parser)]
+#[command(name = "damper-load", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs a scenario three ways, one after the other, and compares them.
+    #[command(after_help = AFTER_HELP)]
+    Storm(Storm),
+}
+
+#[derive(Debug, Args)]
+struct Storm {
+    /// The name of a built-in scenario, or a TOML file.
+    #[arg(long, value_name = "NAME|FILE")]
+    scenario: String,
+    /// Run one way alone.
+    #[arg(long, value_enum)]
+    only: Option<Way>,
+    /// Use this damper server with the policy that it has, instead of one in this process.
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// Other random draws than the scenario's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Seconds for each way, instead of the scenario's.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    duration: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// Write everything that was measured, second by second.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How a command ended; the exit codes that all damper tools share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Success,
+    Look,
+    Bug,
+}
+
+impl From<End> for ExitCode {
+    fn from(end: End) -> Self {
+        Self::from(match end {
+            End::Success => 0,
+            End::Look => 1,
+            End::Bug => 70,
+        })
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // The panic has been printed by then; what is left to say is that it is nobody's fault but ours.
+    std::panic::catch_unwind(|| run::run(cli)).unwrap_or(End::Bug).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_built_in_scenario_is_in_the_help() {
+        for (name, _) in crate::scenario::EMBEDDED {
+            assert!(AFTER_HELP.contains(name), "{name}");
+        }
+    }
+}

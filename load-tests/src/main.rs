@@ -1,0 +1,7 @@
+//! The binary `damper-load`; see the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    damper_load::cli::main()
+}
