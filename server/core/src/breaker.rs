@@ -1,0 +1,281 @@
+//! One breaker for the whole fleet: closed, open, half-open.
+//!
+//! Decided on merged reports. Transient and fatal failures count; a 4xx says nothing about whether the service
+//! is up; only genuine successes reset (requirement R7). Half-open hands out at most `probes` leases for the
+//! whole fleet, and each lease expires, so that a lost result never wedges it. Every transition raises the
+//! version, and results that belong to an older version are counted and ignored.
+
+use std::collections::VecDeque;
+
+use crate::jitter::Jitter;
+use crate::policy::BreakerPolicy;
+use crate::ring::{Countable, Ring};
+use crate::{BreakerState, BreakerVersion, BreakerView, Class, Moment, Report, Span, TokenId, Totals};
+
+const RING_SLOTS: usize = 10;
+
+/// The state machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Breaker {
+    policy: BreakerPolicy,
+    state: BreakerState,
+    version: u64,
+    since: Moment,
+    open_until: Moment,
+    /// Openings since it was last closed for good.
+    openings: u32,
+    forced: Option<Force>,
+    counts: Ring<Counts>,
+    failures_in_a_row: u64,
+    probes: VecDeque<Probe>,
+    probe_successes: u32,
+    stale_results: u64,
+    jitter: Jitter,
+}
+
+/// What an operator can force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// Open until released.
+    Open,
+    /// Closed until released.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    succeeded: u64,
+    failed: u64,
+}
+
+impl Countable for Counts {
+    fn add(&mut self, other: &Self) {
+        self.succeeded = self.succeeded.saturating_add(other.succeeded);
+        self.failed = self.failed.saturating_add(other.failed);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    token: TokenId,
+    expires: Moment,
+}
+
+impl Breaker {
+    pub(crate) fn new(now: Moment, policy: BreakerPolicy, jitter: Jitter) -> Self {
+        Self {
+            policy,
+            state: BreakerState::Closed,
+            version: 1,
+            since: now,
+            open_until: now,
+            openings: 0,
+            forced: None,
+            counts: Ring::new(now, policy.window, RING_SLOTS),
+            failures_in_a_row: 0,
+            probes: VecDeque::new(),
+            probe_successes: 0,
+            stale_results: 0,
+            jitter,
+        }
+    }
+
+    pub(crate) const fn state(&self) -> BreakerState {
+        self.state
+    }
+
+    pub(crate) const fn version(&self) -> BreakerVersion {
+        BreakerVersion { state: self.state, version: self.version }
+    }
+
+    /// Attempts whose results came under an older version and were ignored.
+    pub(crate) const fn stale_results(&self) -> u64 {
+        self.stale_results
+    }
+
+    pub(crate) fn view(&self, now: Moment) -> BreakerView {
+        BreakerView {
+            state: self.state,
+            version: self.version,
+            since: self.since,
+            open_for: self.open_for(now),
+            probes_out: u32::try_from(self.probes.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// How long it stays open yet. One that was forced open has no end; it is then worth another look after
+    /// the longest span that a breaker stays open by itself.
+    fn open_for(&self, now: Moment) -> Span {
+        match self.state {
+            BreakerState::Open => self.open_until.from_now(now).min(self.policy.open_for_max),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Adopts a changed policy. The state stays; the window starts anew if its length changed.
+    pub(crate) fn configure(&mut self, now: Moment, policy: BreakerPolicy) {
+        if policy.window != self.policy.window {
+            self.counts = Ring::new(now, policy.window, RING_SLOTS);
+        }
+        self.policy = policy;
+    }
+
+    /// Forces a state, or releases it: a released breaker that was open tests the dependency first.
+    pub(crate) fn force(&mut self, now: Moment, force: Option<Force>) {
+        self.forced = force;
+        match (force, self.state) {
+            (Some(Force::Open), BreakerState::Open) | (Some(Force::Closed), BreakerState::Closed) => {}
+            (Some(Force::Open), _) => self.open(now, Moment::NEVER),
+            (Some(Force::Closed), _) => self.close(now),
+            (None, BreakerState::Open) => self.half_open(now),
+            (None, _) => {}
+        }
+        if force == Some(Force::Open) {
+            self.open_until = Moment::NEVER;
+        }
+    }
+
+    /// Does what time alone brings: open turns half-open, probe leases expire.
+    pub(crate) fn advance(&mut self, now: Moment) {
+        if self.state == BreakerState::Open && now >= self.open_until {
+            self.half_open(now);
+        }
+        while self.probes.front().is_some_and(|probe| now >= probe.expires) {
+            self.probes.pop_front();
+        }
+    }
+
+    /// When time alone brings the next change.
+    pub(crate) fn next_change(&self) -> Option<Moment> {
+        (self.state == BreakerState::Open && self.open_until != Moment::NEVER).then_some(self.open_until)
+    }
+
+    /// Whether a probe could be handed out.
+    pub(crate) fn has_probe(&self) -> bool {
+        self.state == BreakerState::HalfOpen && self.probes.len() < self.policy.probes as usize
+    }
+
+    /// Hands out the probe that `token` stands for; its lease ends after `probe_ttl`.
+    pub(crate) fn lease_probe(&mut self, now: Moment, token: TokenId) {
+        self.probes.push_back(Probe { token, expires: now.after(self.policy.probe_ttl) });
+    }
+
+    /// Takes an unused probe back. False if it is not out.
+    pub(crate) fn return_probe(&mut self, token: TokenId) -> bool {
+        let place = self.probes.iter().position(|probe| probe.token == token);
+        place.and_then(|place| self.probes.remove(place)).is_some()
+    }
+
+    /// Counts what a client's report adds.
+    pub(crate) fn report(&mut self, now: Moment, report: &Report, difference: &Totals) {
+        self.adopt(now, report);
+        let succeeded = difference.success;
+        let failed = difference.failed(Class::Transient).saturating_add(difference.failed(Class::Fatal));
+        match &report.probes {
+            Some(results) => results.iter().for_each(|(token, success)| self.settle(now, *token, *success)),
+            None => self.settle_by_totals(now, report.breaker_version, succeeded, failed),
+        }
+        if report.breaker_version != 0 && report.breaker_version != self.version {
+            self.stale_results = self.stale_results.saturating_add(succeeded.saturating_add(failed));
+        } else if self.state == BreakerState::Closed {
+            self.count(now, Counts { succeeded, failed });
+        }
+    }
+
+    /// A client that saw this breaker open under another server life must not find it closed after a restart.
+    fn adopt(&mut self, now: Moment, report: &Report) {
+        let ahead = report.breaker_version > self.version;
+        if !ahead || self.forced.is_some() {
+            return;
+        }
+        self.version = report.breaker_version;
+        if report.breaker_state.is_some_and(|state| state != BreakerState::Closed)
+            && self.state == BreakerState::Closed
+        {
+            self.open(now, now.after(self.policy.open_for));
+        }
+    }
+
+    fn count(&mut self, now: Moment, counts: Counts) {
+        self.counts.add(now, &counts);
+        self.failures_in_a_row =
+            if counts.succeeded > 0 { 0 } else { self.failures_in_a_row.saturating_add(counts.failed) };
+        if self.forced.is_none() && self.has_failed(now) {
+            self.trip(now);
+        }
+    }
+
+    fn has_failed(&mut self, now: Moment) -> bool {
+        let in_a_row = self.policy.consecutive.is_some_and(|limit| self.failures_in_a_row >= limit);
+        let Counts { succeeded, failed } = self.counts.sum(now);
+        let volume = succeeded.saturating_add(failed);
+        in_a_row || (volume >= self.policy.min_volume && self.policy.failure_share.reached_by(failed, volume))
+    }
+
+    /// Settles one probe by its own result. A token that is not out here belongs to an older version.
+    fn settle(&mut self, now: Moment, token: TokenId, success: bool) {
+        if !self.return_probe(token) {
+            self.stale_results = self.stale_results.saturating_add(1);
+        } else if success {
+            self.succeed(now, 1);
+        } else {
+            self.trip(now);
+        }
+    }
+
+    /// Settles the probes of a client that reports no results by what its totals add. More results than
+    /// probes out must be attempts from before, so only as many count.
+    fn settle_by_totals(&mut self, now: Moment, version: u64, succeeded: u64, failed: u64) {
+        if self.state != BreakerState::HalfOpen || version != self.version || self.probes.is_empty() {
+            return;
+        }
+        if failed > 0 {
+            return self.trip(now);
+        }
+        let settled = usize::try_from(succeeded).unwrap_or(usize::MAX).min(self.probes.len());
+        self.probes.drain(..settled);
+        self.succeed(now, u32::try_from(settled).unwrap_or(u32::MAX));
+    }
+
+    fn succeed(&mut self, now: Moment, results: u32) {
+        self.probe_successes = self.probe_successes.saturating_add(results);
+        if self.probe_successes >= self.policy.close_after {
+            self.close(now);
+        }
+    }
+
+    fn trip(&mut self, now: Moment) {
+        let doubled = self.policy.open_for.scaled(1_u64 << self.openings.min(32), 1);
+        let span = self.jitter.up_by_a_tenth(doubled.min(self.policy.open_for_max));
+        self.openings = self.openings.saturating_add(1);
+        self.open(now, now.after(span.min(self.policy.open_for_max)));
+    }
+
+    fn open(&mut self, now: Moment, until: Moment) {
+        self.open_until = until;
+        self.enter(now, BreakerState::Open);
+    }
+
+    fn half_open(&mut self, now: Moment) {
+        self.enter(now, BreakerState::HalfOpen);
+    }
+
+    fn close(&mut self, now: Moment) {
+        self.openings = 0;
+        self.enter(now, BreakerState::Closed);
+    }
+
+    /// Nothing that was learnt in one state may decide the next one.
+    fn enter(&mut self, now: Moment, state: BreakerState) {
+        self.state = state;
+        self.version = self.version.saturating_add(1);
+        self.since = now;
+        self.counts.clear();
+        self.failures_in_a_row = 0;
+        self.probes.clear();
+        self.probe_successes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests;

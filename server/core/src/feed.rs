@@ -1,0 +1,118 @@
+//! What feeds the pool: the rate formula, recomputed once a second.
+//!
+//! `rate = max(floor, min(per_s, ratio x first_successes_per_s, headroom_share x (capacity - first_per_s)))`
+//!
+//! Deposits come from first attempts that succeed, never from starts, failures or retries: refilling on start
+//! is what keeps a collapsed system collapsed. Every reported success counts in exactly one second and is paid
+//! out over the next one, so the ratio is exact however unevenly reports arrive.
+
+use crate::policy::RetryPolicy;
+use crate::units::{NANOS_PER_S, scale};
+use crate::{BoundBy, MicroTokens, MicrosPerSecond, Moment, Policy, Span, Totals};
+
+/// How many past seconds the default burst and the headroom look at. Reports of one client arrive a second
+/// apart, give or take; one second alone would see none and two by turns.
+const LOOK_BACK: usize = 3;
+
+/// The present rate and what it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Feed {
+    second: Moment,
+    counting: Second,
+    past: [Second; LOOK_BACK],
+    terms: Terms,
+}
+
+/// First attempts reported within one second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Second {
+    started: u64,
+    succeeded: u64,
+}
+
+/// A refill rate, the burst that goes with it, and the term that set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) rate: MicrosPerSecond,
+    pub(crate) burst: MicroTokens,
+    pub(crate) bound_by: BoundBy,
+}
+
+impl Feed {
+    pub(crate) fn new(now: Moment, policy: &Policy) -> Self {
+        let past = [Second::default(); LOOK_BACK];
+        Self { second: now, counting: Second::default(), past, terms: terms(policy, &past) }
+    }
+
+    /// Counts the first attempts of a report's difference.
+    pub(crate) fn count(&mut self, difference: &Totals) {
+        self.counting.started = self.counting.started.saturating_add(difference.logical);
+        self.counting.succeeded = self.counting.succeeded.saturating_add(difference.first_successes());
+    }
+
+    /// The terms in force.
+    pub(crate) const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// When the running second is over.
+    pub(crate) const fn next_roll(&self) -> Moment {
+        self.second.after(Span::SECOND)
+    }
+
+    /// Applies a changed policy to the seconds already counted.
+    pub(crate) fn reconsider(&mut self, policy: &Policy) {
+        self.terms = terms(policy, &self.past);
+    }
+
+    /// Closes the second that `now` has left behind, if any: the new terms and the moment from which they hold.
+    /// To be called until it returns [`None`]; idle seconds beyond the look-back are skipped in one step.
+    pub(crate) fn roll(&mut self, now: Moment, policy: &Policy) -> Option<(Moment, Terms)> {
+        let elapsed = now.since(self.second).as_nanos() / NANOS_PER_S;
+        if elapsed == 0 {
+            return None;
+        }
+        let quiet = self.counting.is_empty() && self.past.iter().all(Second::is_empty);
+        let step = if quiet { elapsed } else { 1 };
+        self.second = self.second.after(Span::from_secs(step));
+        self.past.rotate_right(1);
+        self.past[0] = std::mem::take(&mut self.counting);
+        self.terms = terms(policy, &self.past);
+        Some((self.second, self.terms))
+    }
+}
+
+impl Second {
+    const fn is_empty(&self) -> bool {
+        self.started == 0 && self.succeeded == 0
+    }
+}
+
+fn terms(policy: &Policy, past: &[Second; LOOK_BACK]) -> Terms {
+    let started = past.iter().map(|second| second.started).max().unwrap_or(0);
+    let (rate, bound_by) = rate(policy, past[0].succeeded, started);
+    let burst = policy.retry.burst.unwrap_or_else(|| {
+        let recent = past.iter().map(|second| self::rate(policy, second.succeeded, started).0).max();
+        recent.unwrap_or(rate).in_one_second().max(MicroTokens::ONE)
+    });
+    Terms { rate, burst, bound_by }
+}
+
+fn rate(policy: &Policy, succeeded_per_s: u64, started_per_s: u64) -> (MicrosPerSecond, BoundBy) {
+    let RetryPolicy { per_s, ratio, floor, headroom_share, .. } = policy.retry;
+    let fixed = per_s.map(|rate| (rate, BoundBy::PerS));
+    let earned = ratio.map(|ratio| {
+        // Successes x ppm are micro-tokens: both are millionths.
+        let micros = scale(succeeded_per_s, u64::from(ratio.get()), 1);
+        (MicrosPerSecond::from_micros(micros).min(MicrosPerSecond::MAX), BoundBy::Ratio)
+    });
+    let room = policy.capacity.map(|capacity| {
+        let free = capacity.saturating_sub(MicrosPerSecond::from_per_s(started_per_s));
+        (free.times(headroom_share), BoundBy::Headroom)
+    });
+    let least = [fixed, earned, room].into_iter().flatten().min_by_key(|(rate, _)| *rate);
+    least.filter(|(rate, _)| *rate >= floor).unwrap_or((floor, BoundBy::Floor))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! What each client has reported, so that every count is counted once.
+//!
+//! Reports carry cumulative totals. The server takes the maximum and adds the difference, so lost, repeated
+//! and reordered reports cost nothing. A client without a record is measured from what it knows to be counted.
+
+use std::collections::HashMap;
+
+use crate::{Moment, Report, Span, Totals};
+
+/// Most clients with a record; beyond it the one that has been silent longest makes room.
+const MOST: usize = 20_000;
+/// A client that was silent for so long may lose its record.
+const KEPT_FOR: Span = Span::from_secs(600);
+/// A client that was silent for so long is not counted as living.
+const LIVING: Span = Span::from_secs(60);
+/// How often the silent are looked for.
+const SWEEP_EVERY: Span = Span::from_secs(10);
+
+/// The last known totals of every client.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    clients: HashMap<Box<str>, Record>,
+    living: u64,
+    swept: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    totals: Totals,
+    seen: Moment,
+}
+
+impl Ledger {
+    pub(crate) fn new(now: Moment) -> Self {
+        Self { clients: HashMap::new(), living: 0, swept: now }
+    }
+
+    /// What the report adds to everything counted before.
+    pub(crate) fn difference(&mut self, now: Moment, report: &Report) -> Totals {
+        self.advance(now);
+        if let Some(record) = self.clients.get_mut(&report.client) {
+            let difference = report.totals.above(&record.totals);
+            self.living += u64::from(now.since(record.seen) >= LIVING);
+            *record = Record { totals: report.totals.max(&record.totals), seen: now };
+            return difference;
+        }
+        if self.clients.len() >= MOST {
+            self.drop_most_silent();
+        }
+        let totals = report.totals.max(&report.acked);
+        self.clients.insert(report.client.clone(), Record { totals, seen: now });
+        self.living += 1;
+        totals.above(&report.acked)
+    }
+
+    /// Clients that reported within the last minute, give or take ten seconds.
+    pub(crate) const fn living(&self) -> u64 {
+        self.living
+    }
+
+    pub(crate) fn advance(&mut self, now: Moment) {
+        if now.since(self.swept) < SWEEP_EVERY {
+            return;
+        }
+        self.swept = now;
+        self.clients.retain(|_, record| now.since(record.seen) < KEPT_FOR);
+        self.living = self.clients.values().filter(|record| now.since(record.seen) < LIVING).count() as u64;
+    }
+
+    fn drop_most_silent(&mut self) {
+        let silent =
+            self.clients.iter().min_by_key(|(_, record)| record.seen).map(|(client, _)| client.clone());
+        if let Some(client) = silent {
+            self.clients.remove(&client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(logical: u64, acked: u64) -> Report {
+        Report {
+            client: "a".into(),
+            totals: Totals { logical, ..Totals::default() },
+            acked: Totals { logical: acked, ..Totals::default() },
+            ..Report::default()
+        }
+    }
+
+    fn added(ledger: &mut Ledger, logical: u64, acked: u64) -> u64 {
+        ledger.difference(Moment::ORIGIN, &report(logical, acked)).logical
+    }
+
+    #[test]
+    fn lost_repeated_and_reordered_reports_count_once() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        let added: Vec<u64> = [10, 10, 30, 20, 30, 45].map(|n| added(&mut ledger, n, 0)).to_vec();
+        assert_eq!(added, [10, 0, 20, 0, 0, 15]);
+    }
+
+    #[test]
+    fn a_server_that_lost_its_record_counts_from_the_baseline() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        assert_eq!(added(&mut ledger, 100, 80), 20);
+        assert_eq!(added(&mut ledger, 110, 80), 10, "the baseline of a known client is its record");
+    }
+
+    #[test]
+    fn a_baseline_above_the_totals_adds_nothing_now_or_later() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        assert_eq!(added(&mut ledger, 10, 50), 0);
+        assert_eq!(added(&mut ledger, 50, 0), 0);
+        assert_eq!(added(&mut ledger, 51, 0), 1);
+    }
+
+    #[test]
+    fn the_living_are_those_of_the_last_minute() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        added(&mut ledger, 1, 0);
+        assert_eq!(ledger.living(), 1);
+        ledger.advance(Moment::ORIGIN.after(Span::from_secs(61)));
+        assert_eq!(ledger.living(), 0);
+        ledger.difference(Moment::ORIGIN.after(Span::from_secs(62)), &report(2, 0));
+        assert_eq!(ledger.living(), 1);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        for number in 0..MOST as u64 + 3 {
+            let report = Report { client: number.to_string().into(), ..report(1, 0) };
+            ledger.difference(Moment::from_nanos(number), &report);
+        }
+        assert_eq!(ledger.clients.len(), MOST);
+        assert!(!ledger.clients.contains_key("0"), "the most silent one made room");
+    }
+}

@@ -1,0 +1,207 @@
+//! What retries cost: capacity arithmetic under independent failures (requirement R2).
+//!
+//! With failure rate p and at most m attempts, an operation makes E\[A\] = 1 + p + p^2 + ... + p^(m-1) attempts.
+//! Nothing here feeds a decision; it answers people's questions, in floating point.
+
+use std::fmt;
+
+/// Most attempts that a plan lists.
+pub const MOST_ATTEMPTS: u32 = 100;
+
+/// The numbers that a plan rests on. Rates are per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Given {
+    /// Logical operations, at least 0.
+    pub arrival_per_s: f64,
+    /// Share of attempts that fail, independently, in [0, 1].
+    pub failure_rate: f64,
+    /// Attempts of one operation, the first included, 1 to [`MOST_ATTEMPTS`].
+    pub max_attempts: u32,
+    /// Attempts that the dependency sustains, at least 0.
+    pub capacity_per_s: Option<f64>,
+    /// Retry tokens that a shared pool would issue, at least 0.
+    pub retry_per_s: Option<f64>,
+}
+
+/// A number that a plan cannot rest on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenFault {
+    /// The field of [`Given`].
+    pub field: &'static str,
+    /// What is wrong, and the remedy.
+    pub message: String,
+}
+
+/// The answer. Rates are per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The numbers that it rests on.
+    pub given: Given,
+    /// Attempts per operation.
+    pub amplification: f64,
+    /// Attempts, all operations retried to the end.
+    pub physical_per_s: f64,
+    /// Operations that would succeed if capacity were unlimited.
+    pub logical_success_per_s: f64,
+    /// Attempts by number, the first attempt first.
+    pub by_attempt_per_s: Vec<f64>,
+    /// Whether the attempts fit the capacity.
+    pub fits: Option<bool>,
+    /// Attempts above the capacity.
+    pub excess_per_s: Option<f64>,
+    /// Largest arrival rate whose attempts fit.
+    pub safe_arrival_per_s: Option<f64>,
+    /// Retries that clients would like.
+    pub retry_demand_per_s: f64,
+    /// Of these, above the pool: potential demand, not a prediction of the shed count.
+    pub excess_retry_demand_per_s: Option<f64>,
+}
+
+/// E\[A\] for failure rate `failure_rate` (clamped to [0, 1]) and at most `max_attempts` attempts.
+#[must_use]
+pub fn amplification(failure_rate: f64, max_attempts: u32) -> f64 {
+    by_attempt(failure_rate.clamp(0.0, 1.0), max_attempts.min(MOST_ATTEMPTS)).sum()
+}
+
+/// The share of operations that make attempt 1, 2, ...: 1, p, p^2, ...
+fn by_attempt(failure_rate: f64, max_attempts: u32) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(1.0), move |share| Some(share * failure_rate)).take(max_attempts as usize)
+}
+
+impl Given {
+    /// Every number that is not in its range.
+    #[must_use]
+    pub fn faults(&self) -> Vec<GivenFault> {
+        let mut faults = Vec::new();
+        let mut require = |field, value: &dyn fmt::Display, holds: bool, range: &str| {
+            if !holds {
+                faults.push(GivenFault { field, message: format!("is {value}; give {range}") });
+            }
+        };
+        let rate = |rate: f64| (0.0..=1e12).contains(&rate);
+        const RATE: &str = "a rate per second from 0 to 1e12";
+        require("arrival_per_s", &self.arrival_per_s, rate(self.arrival_per_s), RATE);
+        let share = (0.0..=1.0).contains(&self.failure_rate);
+        require("failure_rate", &self.failure_rate, share, "a share from 0 to 1");
+        let attempts = (1..=MOST_ATTEMPTS).contains(&self.max_attempts);
+        require("max_attempts", &self.max_attempts, attempts, "1 to 100, the first attempt included");
+        let optional = [("capacity_per_s", self.capacity_per_s), ("retry_per_s", self.retry_per_s)];
+        for (field, value) in
+            optional.into_iter().filter_map(|(field, value)| value.map(|value| (field, value)))
+        {
+            require(field, &value, rate(value), RATE);
+        }
+        faults
+    }
+}
+
+impl Plan {
+    /// What the given numbers come to.
+    ///
+    /// # Errors
+    /// Every number that is not in its range.
+    pub fn new(given: Given) -> Result<Self, Vec<GivenFault>> {
+        let faults = given.faults();
+        if faults.is_empty() { Ok(Self::of(given)) } else { Err(faults) }
+    }
+
+    /// The same for 1, 2, ... up to the given number of attempts.
+    #[must_use]
+    pub fn table(&self) -> Vec<Self> {
+        (1..=self.given.max_attempts)
+            .map(|max_attempts| Self::of(Given { max_attempts, ..self.given }))
+            .collect()
+    }
+
+    fn of(given: Given) -> Self {
+        let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s } = given;
+        let shares = by_attempt(failure_rate, max_attempts);
+        let by_attempt_per_s: Vec<f64> = shares.map(|share| share * arrival_per_s).collect();
+        let amplification = amplification(failure_rate, max_attempts);
+        let physical_per_s = arrival_per_s * amplification;
+        let retry_demand_per_s: f64 = by_attempt_per_s.iter().skip(1).sum();
+        let unanswered = std::iter::repeat_n(failure_rate, max_attempts as usize).product::<f64>();
+        Self {
+            given,
+            amplification,
+            physical_per_s,
+            logical_success_per_s: arrival_per_s * (1.0 - unanswered),
+            by_attempt_per_s,
+            fits: capacity_per_s.map(|capacity| physical_per_s <= capacity),
+            excess_per_s: capacity_per_s.map(|capacity| (physical_per_s - capacity).max(0.0)),
+            safe_arrival_per_s: capacity_per_s.map(|capacity| capacity / amplification),
+            retry_demand_per_s,
+            excess_retry_demand_per_s: retry_per_s.map(|pool| (retry_demand_per_s - pool).max(0.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chapter() -> Plan {
+        let given = Given {
+            arrival_per_s: 120.0,
+            failure_rate: 0.12,
+            max_attempts: 4,
+            capacity_per_s: Some(130.0),
+            retry_per_s: Some(10.0),
+        };
+        Plan::new(given).unwrap()
+    }
+
+    #[test]
+    fn the_table_of_r2_to_the_printed_digits() {
+        let printed: Vec<String> = chapter()
+            .table()
+            .iter()
+            .map(|row| {
+                let Plan { amplification, physical_per_s, logical_success_per_s, fits, .. } = row;
+                format!("{amplification:.6} {physical_per_s:.3} {logical_success_per_s:.3} {}", fits.unwrap())
+            })
+            .collect();
+        let expected = [
+            "1.000000 120.000 105.600 true",
+            "1.120000 134.400 118.272 false",
+            "1.134400 136.128 119.793 false",
+            "1.136128 136.335 119.975 false",
+        ];
+        assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn the_figures_of_r2_around_the_table() {
+        let plan = chapter();
+        assert_eq!(format!("{:.5}", plan.physical_per_s), "136.33536");
+        assert_eq!(format!("{:.5}", plan.excess_per_s.unwrap()), "6.33536");
+        assert_eq!(format!("{:.3}", plan.safe_arrival_per_s.unwrap()), "114.424");
+        assert_eq!(format!("{:.5}", plan.retry_demand_per_s), "16.33536");
+        assert_eq!(format!("{:.5}", plan.excess_retry_demand_per_s.unwrap()), "6.33536");
+        let by_attempt: Vec<String> = plan.by_attempt_per_s.iter().map(|rate| format!("{rate:.5}")).collect();
+        assert_eq!(by_attempt, ["120.00000", "14.40000", "1.72800", "0.20736"]);
+    }
+
+    #[test]
+    fn a_dependency_that_always_fails_multiplies_by_the_attempts() {
+        assert_eq!(amplification(1.0, 4), 4.0);
+        assert_eq!(amplification(0.0, 4), 1.0);
+        assert_eq!(amplification(f64::INFINITY, u32::MAX), 100.0);
+    }
+
+    #[test]
+    fn every_number_out_of_range_is_named() {
+        let given = Given {
+            arrival_per_s: f64::NAN,
+            failure_rate: 1.5,
+            max_attempts: 0,
+            capacity_per_s: Some(-1.0),
+            retry_per_s: Some(f64::INFINITY),
+        };
+        let fields: Vec<&str> = Plan::new(given).unwrap_err().iter().map(|fault| fault.field).collect();
+        assert_eq!(
+            fields,
+            ["arrival_per_s", "failure_rate", "max_attempts", "capacity_per_s", "retry_per_s"]
+        );
+    }
+}
