@@ -45,6 +45,7 @@ pub struct Dependency {
     /// Decisions by kind and reason.
     decided: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
     released: Vec<(AskId, Decision)>,
+    revision: u64,
     jitter: Jitter,
 }
 
@@ -70,6 +71,7 @@ impl Dependency {
             windows: Windows::new(now),
             decided: [[0; _]; _],
             released: Vec::new(),
+            revision: 0,
             jitter: Jitter::new(seed),
             policy,
         }
@@ -165,6 +167,7 @@ impl Dependency {
     pub fn configure(&mut self, now: Moment, policy: Arc<Policy>) {
         let now = self.advance(now);
         self.policy = policy;
+        self.revision += 1;
         self.feed.reconsider(&self.policy);
         let terms = self.feed.terms();
         self.pool.reshape(now, terms.rate, terms.burst);
@@ -183,6 +186,18 @@ impl Dependency {
     pub fn breaker(&mut self, now: Moment) -> BreakerView {
         let now = self.advance(now);
         self.breaker.view(now)
+    }
+
+    /// Rises with every transition of the breaker.
+    #[must_use]
+    pub const fn breaker_version(&self) -> u64 {
+        self.breaker.version().version
+    }
+
+    /// Rises when watchers should look again: another policy, or a hold that is new or over a second longer.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// The policy in force.
@@ -213,10 +228,12 @@ impl Dependency {
 
     fn learn_hold(&mut self, now: Moment, tenant: TenantKey, ask: &Ask) {
         let wait = ask.failure.as_ref().and_then(|failure| failure.retry_after);
-        if let (Some(wait), Some(tenant)) = (wait, self.tenants.get_mut(tenant)) {
-            // A longer hold replaces a shorter one, never the reverse.
-            tenant.hold_until = tenant.hold_until.max(now.after(wait.min(LONGEST_HOLD)));
-        }
+        let (Some(wait), Some(tenant)) = (wait, self.tenants.get_mut(tenant)) else { return };
+        // A longer hold replaces a shorter one, never the reverse.
+        let (before, after) = (tenant.hold_until, now.after(wait.min(LONGEST_HOLD)));
+        tenant.hold_until = before.max(after);
+        let news = before <= now || after.since(before) > Span::SECOND;
+        self.revision += u64::from(after > before && news);
     }
 
     fn grant(

@@ -1,0 +1,386 @@
+//! The engine that keeps everything in this process.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+
+use damper_core::{
+    Advice, Ask, AskId, Asked, BreakerView, Decision, Dependency, Moment, Policy, Report, Snapshot, Span,
+    TokenId,
+};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::token::Seal;
+use crate::{EngineError, Settings, Unknown};
+
+/// Changes that a watcher may fall behind before it has to start over from a snapshot.
+const CHANGES_KEPT: usize = 1024;
+
+/// The engine that keeps everything in this process. Cheap to clone; all clones are one engine.
+///
+/// Has to be made and used within a tokio runtime, whose clock it reads: under a paused clock it lives in
+/// virtual time.
+#[derive(Clone, Debug)]
+pub struct MemoryEngine(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    started: Instant,
+    table: RwLock<Table>,
+    seal: Seal,
+    changes: broadcast::Sender<Change>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    places: HashMap<Arc<str>, usize>,
+    entries: Vec<Arc<Entry>>,
+}
+
+/// One dependency, its lock, and whoever waits for its decisions.
+#[derive(Debug)]
+struct Entry {
+    name: Arc<str>,
+    place: usize,
+    guarded: Mutex<Guarded>,
+    /// Rung when the next wake-up may have come closer.
+    rearm: Notify,
+}
+
+#[derive(Debug)]
+struct Guarded {
+    dependency: Dependency,
+    waiters: HashMap<AskId, Vec<oneshot::Sender<Decided>>>,
+    /// What watchers have been told: the breaker's version and the dependency's revision.
+    told: (u64, u64),
+}
+
+/// What becomes of an ask.
+#[derive(Debug)]
+pub enum Asking {
+    /// Decided.
+    Decided(Decided),
+    /// It waits in the delay queue.
+    Waiting(Ticket),
+}
+
+/// A decision, with its token as peers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The decision.
+    pub decision: Decision,
+    /// The token, if granted.
+    pub token: Option<String>,
+}
+
+/// A place in the delay queue. Resolves to the decision; dropping it before leaves the queue.
+#[derive(Debug)]
+pub struct Ticket {
+    engine: MemoryEngine,
+    entry: Arc<Entry>,
+    id: AskId,
+    decided: oneshot::Receiver<Decided>,
+}
+
+/// What watchers are told.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A breaker changed its state.
+    Breaker {
+        /// Whose.
+        dependency: Arc<str>,
+        /// The breaker after the change.
+        breaker: BreakerView,
+        /// When.
+        at: Moment,
+    },
+    /// A hold or a policy changed.
+    Dependency {
+        /// Whose.
+        dependency: Arc<str>,
+    },
+}
+
+impl Change {
+    /// The dependency that changed.
+    #[must_use]
+    pub fn dependency(&self) -> &Arc<str> {
+        match self {
+            Self::Breaker { dependency, .. } | Self::Dependency { dependency } => dependency,
+        }
+    }
+}
+
+/// What a watcher sees of a dependency.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// The breaker.
+    pub breaker: BreakerView,
+    /// Tenants that are held, and for how long.
+    pub holds: Vec<(Box<str>, Span)>,
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+}
+
+impl MemoryEngine {
+    /// An engine with a fresh [`Dependency`] for every configured one.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        let engine = Self(Arc::new(Shared {
+            started: Instant::now(),
+            table: RwLock::default(),
+            seal: Seal::default(),
+            changes: broadcast::channel(CHANGES_KEPT).0,
+            settings,
+        }));
+        let mut table = engine.0.table.write();
+        for (name, policy) in &engine.0.settings.dependencies {
+            engine.insert(&mut table, name, policy);
+        }
+        drop(table);
+        engine
+    }
+
+    /// Decides an ask, or gives it a place in the delay queue. An unknown dependency is made if the settings
+    /// say so.
+    ///
+    /// # Errors
+    /// The dependency is refused, or the ask can never be decided. Nothing is charged.
+    pub fn ask(&self, dependency: &str, ask: &Ask) -> Result<Asking, EngineError> {
+        let entry = self.entry(dependency)?;
+        let mut guarded = entry.guarded.lock();
+        let asked = guarded.dependency.ask(self.now(), ask).map_err(EngineError::Ask);
+        self.settle(&entry, &mut guarded);
+        match asked? {
+            Asked::Decided(decision) => Ok(Asking::Decided(self.decided(&entry, decision))),
+            Asked::Waiting(id) => {
+                let (sender, decided) = oneshot::channel();
+                guarded.waiters.entry(id).or_default().push(sender);
+                drop(guarded);
+                entry.rearm.notify_one();
+                Ok(Asking::Waiting(Ticket { engine: self.clone(), entry, id, decided }))
+            }
+        }
+    }
+
+    /// Gives an unused token back. False if it was not out; nothing is credited then.
+    #[must_use]
+    pub fn return_token(&self, token: &str) -> bool {
+        let Some((place, token)) = self.0.seal.read(token) else { return false };
+        let entry = self.0.table.read().entries.get(place).cloned();
+        entry.is_some_and(|entry| {
+            self.transition(&entry, |dependency, now| dependency.return_token(now, token))
+        })
+    }
+
+    /// Takes a client's report about a dependency, which is made if it is unknown and the settings say so.
+    /// `probes` are the results of probes by their tokens; they take the place of `report.probes`.
+    ///
+    /// # Errors
+    /// The dependency is refused.
+    pub fn sync<'a>(
+        &self,
+        dependency: &str,
+        mut report: Report,
+        probes: Option<impl Iterator<Item = (&'a str, bool)>>,
+    ) -> Result<Advice, EngineError> {
+        let entry = self.entry(dependency)?;
+        report.probes = probes.map(|probes| {
+            probes.filter_map(|(token, success)| Some((self.token_of(&entry, token)?, success))).collect()
+        });
+        Ok(self.transition(&entry, |dependency, now| dependency.sync(now, &report)))
+    }
+
+    /// The names of all dependencies, in order.
+    #[must_use]
+    pub fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.0.table.read().places.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// One dependency, if it is known.
+    #[must_use]
+    pub fn snapshot(&self, dependency: &str) -> Option<Snapshot> {
+        let entry = self.known(dependency)?;
+        Some(self.transition(&entry, Dependency::snapshot))
+    }
+
+    /// What a watcher sees of one dependency, if it is known.
+    #[must_use]
+    pub fn watched(&self, dependency: &str) -> Option<Watched> {
+        let entry = self.known(dependency)?;
+        Some(self.transition(&entry, |dependency, now| Watched {
+            breaker: dependency.breaker(now),
+            holds: dependency.holds(now),
+            policy: Arc::clone(dependency.policy()),
+        }))
+    }
+
+    /// Everything that changes from now on. A watcher that falls too far behind has to start over.
+    #[must_use]
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.0.changes.subscribe()
+    }
+
+    /// The present moment of this engine.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        let nanos = Instant::now().duration_since(self.0.started).as_nanos();
+        Moment::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn known(&self, name: &str) -> Option<Arc<Entry>> {
+        let table = self.0.table.read();
+        table.places.get(name).and_then(|place| table.entries.get(*place)).cloned()
+    }
+
+    fn entry(&self, name: &str) -> Result<Arc<Entry>, EngineError> {
+        if let Some(entry) = self.known(name) {
+            return Ok(entry);
+        }
+        if self.0.settings.unknown == Unknown::Refuse {
+            return Err(EngineError::UnknownDependency);
+        }
+        let mut table = self.0.table.write();
+        if let Some(entry) = table.places.get(name).and_then(|place| table.entries.get(*place)) {
+            return Ok(Arc::clone(entry));
+        }
+        if table.entries.len() >= self.0.settings.most_dependencies {
+            return Err(EngineError::TooManyDependencies);
+        }
+        Ok(self.insert(&mut table, name, &self.0.settings.defaults))
+    }
+
+    fn insert(&self, table: &mut Table, name: &str, policy: &Arc<Policy>) -> Arc<Entry> {
+        let place = table.entries.len();
+        let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
+        let told = (dependency.breaker_version(), dependency.revision());
+        let entry = Arc::new(Entry {
+            name: name.into(),
+            place,
+            guarded: Mutex::new(Guarded { dependency, waiters: HashMap::new(), told }),
+            rearm: Notify::new(),
+        });
+        table.places.insert(Arc::clone(&entry.name), place);
+        table.entries.push(Arc::clone(&entry));
+        tokio::spawn(tend(Arc::downgrade(&self.0), Arc::clone(&entry)));
+        let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });
+        entry
+    }
+
+    /// One transition of a dependency, and everything that follows from it.
+    fn transition<T>(&self, entry: &Entry, step: impl FnOnce(&mut Dependency, Moment) -> T) -> T {
+        let mut guarded = entry.guarded.lock();
+        let result = step(&mut guarded.dependency, self.now());
+        self.settle(entry, &mut guarded);
+        drop(guarded);
+        entry.rearm.notify_one();
+        result
+    }
+
+    /// Answers whoever waited and tells watchers what changed; under the lock, so that what they are told of
+    /// one dependency comes in the order in which it happened.
+    fn settle(&self, entry: &Entry, guarded: &mut MutexGuard<'_, Guarded>) {
+        for (id, decision) in guarded.dependency.take_released() {
+            let decided = self.decided(entry, decision);
+            for waiter in guarded.waiters.remove(&id).into_iter().flatten() {
+                // One that hung up in this very moment returns its token by letting it expire.
+                let _ = waiter.send(decided.clone());
+            }
+        }
+        let seen = (guarded.dependency.breaker_version(), guarded.dependency.revision());
+        let told = std::mem::replace(&mut guarded.told, seen);
+        let dependency = || Arc::clone(&entry.name);
+        if seen.0 != told.0 {
+            let at = self.now();
+            let breaker = guarded.dependency.breaker(at);
+            let _ = self.0.changes.send(Change::Breaker { dependency: dependency(), breaker, at });
+        }
+        if seen.1 != told.1 {
+            let _ = self.0.changes.send(Change::Dependency { dependency: dependency() });
+        }
+    }
+
+    fn decided(&self, entry: &Entry, decision: Decision) -> Decided {
+        let token = decision.grant.map(|grant| self.0.seal.write(entry.place, grant.token));
+        Decided { decision, token }
+    }
+
+    fn token_of(&self, entry: &Entry, token: &str) -> Option<TokenId> {
+        let (place, token) = self.0.seal.read(token)?;
+        (place == entry.place).then_some(token)
+    }
+
+    fn instant(&self, moment: Moment) -> Option<Instant> {
+        self.0.started.checked_add(std::time::Duration::from_nanos(moment.as_nanos()))
+    }
+
+    /// Takes an ask out of the queue unless somebody else still waits for it.
+    fn leave(&self, entry: &Entry, id: AskId) {
+        let mut guarded = entry.guarded.lock();
+        let Some(waiters) = guarded.waiters.get_mut(&id) else { return };
+        waiters.retain(|waiter| !waiter.is_closed());
+        if waiters.is_empty() {
+            guarded.waiters.remove(&id);
+            guarded.dependency.cancel(self.now(), id);
+            self.settle(entry, &mut guarded);
+            entry.rearm.notify_one();
+        }
+    }
+}
+
+/// Wakes a dependency when its time has come, for as long as its engine lives.
+async fn tend(shared: Weak<Shared>, entry: Arc<Entry>) {
+    loop {
+        let Some(engine) = shared.upgrade().map(MemoryEngine) else { return };
+        let next = engine.transition_quietly(&entry);
+        drop(engine);
+        match next {
+            Some(at) => tokio::select! { () = sleep_until(at) => {}, () = entry.rearm.notified() => {} },
+            None => entry.rearm.notified().await,
+        }
+    }
+}
+
+impl MemoryEngine {
+    /// Does what time has brought; the moment of the next wake-up.
+    fn transition_quietly(&self, entry: &Entry) -> Option<Instant> {
+        let mut guarded = entry.guarded.lock();
+        guarded.dependency.poll(self.now());
+        self.settle(entry, &mut guarded);
+        guarded.dependency.next_wakeup().and_then(|moment| self.instant(moment))
+    }
+}
+
+impl Drop for Shared {
+    /// Lets the tending tasks see that the engine is gone.
+    fn drop(&mut self) {
+        for entry in &self.table.get_mut().entries {
+            entry.rearm.notify_one();
+        }
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Decided, EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let decided = ready!(Pin::new(&mut self.decided).poll(context));
+        Poll::Ready(decided.map_err(|_| EngineError::Stopped))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.decided.close();
+        self.engine.leave(&self.entry, self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
