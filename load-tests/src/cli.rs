@@ -66,6 +66,9 @@ struct Output {
     /// Write everything that was measured, second by second.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw the runs side by side.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// How a command ended; the exit codes that all damper tools share.

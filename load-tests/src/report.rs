@@ -2,11 +2,13 @@
 
 mod json;
 mod live;
+mod svg;
 mod table;
 mod text;
 
 pub use json::to_json;
 pub use live::Live;
+pub use svg::svg;
 pub use table::table;
 pub use text::{judgements, reasons};
 

@@ -48,18 +48,23 @@ fn conclude(report: &Report, output: &Output) -> End {
     println!("{}", report::table(report));
     print!("{}", report::reasons(report));
     println!("{}", report::judgements(report));
-    if let Some(path) = &output.json {
-        let written =
-            report::to_json(report).map_err(std::io::Error::from).and_then(|json| write(path, &json));
-        if let Err(error) = written {
-            return look(&format!("cannot write {}: {error}", path.display()));
-        }
+    if let Err(why) = write_files(report, output) {
+        return look(&why);
     }
     if report.needs_a_human() { End::Look } else { End::Success }
 }
 
-fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    std::fs::write(path, text)
+fn write_files(report: &Report, output: &Output) -> Result<(), String> {
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    };
+    if let Some(path) = &output.json {
+        write(path, report::to_json(report).map_err(|error| error.to_string())?)?;
+    }
+    if let Some(path) = &output.svg {
+        write(path, report::svg(report))?;
+    }
+    Ok(())
 }
 
 fn look(why: &str) -> End {

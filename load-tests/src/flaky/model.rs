@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::AccountLimit;
 use crate::scenario::Dependency;
+use crate::units::whole;
 
 /// What becomes of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Model {
             self.pay_for_refusal();
             return Verdict::Limited { retry_after_s };
         }
-        if self.queued(now) >= self.dependency.queue_limit as f64 {
+        if self.queued(now) >= self.dependency.queue_limit {
             self.pay_for_refusal();
             return Verdict::QueueFull;
         }
@@ -66,8 +67,10 @@ impl Model {
 
     /// Attempts that wait or are being worked off at `now`.
     #[must_use]
-    pub fn queued(&self, now: Duration) -> f64 {
-        self.busy_until.saturating_sub(now).as_secs_f64() * self.dependency.capacity_per_s
+    pub fn queued(&self, now: Duration) -> u64 {
+        let attempts = self.busy_until.saturating_sub(now).as_secs_f64() * self.dependency.capacity_per_s;
+        // An attempt that is partly worked off is still there; a rounding error is not.
+        whole((attempts - 1e-6).ceil())
     }
 
     fn pay_for_refusal(&mut self) {
@@ -182,6 +185,6 @@ mod tests {
             answered(model.arrive(ms(n), n, 1));
         }
         assert_eq!(model.arrive(ms(6), 6, 1), Verdict::Limited { retry_after_s: 1 });
-        assert!(model.queued(ms(6)) <= 5.0, "a refusal is not queued");
+        assert!(model.queued(ms(6)) <= 5, "a refusal is not queued");
     }
 }

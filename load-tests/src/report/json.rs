@@ -10,24 +10,6 @@ use crate::scenario::{Measure, Way};
 use crate::storm::Run;
 use crate::verdict::Judgement;
 
-/// Every figure of the table.
-const FIGURES: [Measure; 14] = [
-    Measure::OfferedPerS,
-    Measure::PhysicalPerS,
-    Measure::ExecutedPerS,
-    Measure::ExecutedWorstS,
-    Measure::WantedPerS,
-    Measure::Amplification,
-    Measure::FirstSuccess,
-    Measure::OperationSuccess,
-    Measure::RecoveryRate,
-    Measure::ErrorShare,
-    Measure::ErrorShareWorst,
-    Measure::InflictedShare,
-    Measure::InflictedShareWorst,
-    Measure::UnsentOperations,
-];
-
 #[derive(Serialize)]
 struct Document<'a> {
     scenario: &'a str,
@@ -80,7 +62,7 @@ fn way<'a>(report: &'a Report, run: &'a Run) -> WayDocument<'a> {
         way: run.way,
         interrupted: run.interrupted,
         arriving_s: run.arriving,
-        figures: FIGURES.map(figure).into(),
+        figures: Measure::ALL.map(figure).into(),
         expected_amplification: expected_amplification(
             &run.seconds,
             &report.scenario.dependency,

@@ -38,6 +38,24 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// Every measure.
+    pub const ALL: [Self; 14] = [
+        Self::OfferedPerS,
+        Self::PhysicalPerS,
+        Self::ExecutedPerS,
+        Self::ExecutedWorstS,
+        Self::WantedPerS,
+        Self::Amplification,
+        Self::FirstSuccess,
+        Self::OperationSuccess,
+        Self::RecoveryRate,
+        Self::ErrorShare,
+        Self::ErrorShareWorst,
+        Self::InflictedShare,
+        Self::InflictedShareWorst,
+        Self::UnsentOperations,
+    ];
+
     /// The word that stands for it in scenarios and reports.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
