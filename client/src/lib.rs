@@ -1,1 +1,90 @@
-//! See the crate's description.
+//! Retries that draw on the budget of the whole fleet.
+//!
+//! A retry is extra load on a dependency that is already in trouble. A budget in each process is multiplied by
+//! the number of processes; damper keeps one for all of them, in a server, and this crate makes obeying it one
+//! line. It asks before each retry, waits out the backoff in the server's queue, stops at a breaker that the
+//! fleet shares, and reports what it did. A healthy call pays nothing for it but a few atomic counts, and
+//! without a server everything goes on, with a small local budget.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use damper_client::{Damper, Failure, FailureClass, Idempotency};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let damper = Damper::builder("http://127.0.0.1:7117").tenant("checkout").build()?;
+//! let payments = damper.dependency("payments");
+//!
+//! # let damper = Damper::inert();
+//! # let payments = damper.dependency("payments");
+//! let receipt = payments
+//!     .operation("charge")
+//!     .idempotency(Idempotency::keyed("order-4711"))
+//!     .deadline(Duration::from_secs(2))
+//!     .call(|attempt| async move {
+//!         // The real call goes here, with attempt.idempotency_key() on it.
+//!         match attempt.number() {
+//!             1.. => Ok("receipt"),
+//!             _ => Err(Failure::new(FailureClass::Transient)),
+//!         }
+//!     })
+//!     .await?;
+//!
+//! assert_eq!(receipt, "receipt");
+//! assert_eq!(payments.totals().success, 1);
+//! damper.shutdown(Duration::from_secs(1)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is retried
+//!
+//! Only what is `transient` or `rate_limited`, and only if a repeat does no harm: the operation says that it may
+//! be repeated ([`Idempotency`]), or the attempt provably had no effect. What an error means is read from its
+//! chain of sources: a [`Failure`] is believed first, then reqwest, hyper and I/O errors are understood. An error
+//! that nobody understands is never retried. A [`Classifier`] goes before all of these.
+//!
+//! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
+//! `Retry-After` included.
+//!
+//! # How it ends
+//!
+//! An operation that fails has exactly one [`StopReason`], the caller's own error as its source, and says whether
+//! it may have taken effect all the same ([`CallError::ambiguous`]).
+
+mod attempt;
+mod backoff;
+mod classify;
+mod clock;
+mod core;
+mod damper;
+mod deadline;
+mod decide;
+mod dependency;
+mod emergency;
+mod error;
+mod failure;
+mod link;
+mod observer;
+mod operation;
+mod policy;
+mod retry_after;
+mod totals;
+mod transport;
+mod view;
+mod wire;
+
+pub use attempt::Attempt;
+pub use classify::{Classifier, Verdict};
+pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
+pub use damper_protocol::{
+    Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, Totals,
+};
+pub use deadline::Deadline;
+pub use dependency::Dependency;
+pub use error::{CallError, StopReason};
+pub use failure::Failure;
+pub use observer::Observer;
+pub use operation::Operation;
+pub use policy::{Idempotency, Profile};

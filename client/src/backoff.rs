@@ -1,0 +1,84 @@
+//! The one backoff: exponential with full jitter.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// Waits that double with every retry up to a cap, and the jitter that spreads a fleet over each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) base: Duration,
+    pub(crate) cap: Duration,
+}
+
+impl Backoff {
+    /// The longest wait before retry number `retry`, counted from 1.
+    pub(crate) fn ceiling(self, retry: u32) -> Duration {
+        let doublings = retry.saturating_sub(1);
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.base.saturating_mul(factor).min(self.cap)
+    }
+
+    /// A wait before retry number `retry`: uniform between nothing and the ceiling.
+    pub(crate) fn delay(self, retry: u32, rng: &mut Rng) -> Duration {
+        uniform(self.ceiling(retry), rng)
+    }
+}
+
+/// Uniform in [0, `most`].
+pub(crate) fn uniform(most: Duration, rng: &mut Rng) -> Duration {
+    Duration::from_nanos(rng.u64(0..=nanos(most)))
+}
+
+/// The whole nanoseconds of a duration, saturating after 584 years.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CALLS: Backoff = Backoff { base: Duration::from_millis(250), cap: Duration::from_secs(5) };
+
+    #[test]
+    fn the_ceiling_doubles_up_to_the_cap() {
+        let ceilings: Vec<u128> = (1..=7).map(|retry| CALLS.ceiling(retry).as_millis()).collect();
+        assert_eq!(ceilings, [250, 500, 1000, 2000, 4000, 5000, 5000]);
+    }
+
+    #[test]
+    fn b06_no_retry_number_overflows() {
+        for retry in [0, 1, 31, 32, 33, 62, 63, 64, 1023, 1024, 1025, u32::MAX] {
+            assert!(CALLS.ceiling(retry) <= CALLS.cap, "{retry}");
+        }
+    }
+
+    #[test]
+    fn the_mean_of_the_jitter_is_half_the_ceiling() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let total: Duration = (0..10_000).map(|_| CALLS.delay(3, &mut rng)).sum();
+        let mean_ms = (total / 10_000).as_millis();
+        assert!((485..=515).contains(&mean_ms), "{mean_ms}");
+    }
+
+    proptest! {
+        #[test]
+        fn b07_a_delay_never_exceeds_the_cap(
+            base in 0..=u64::MAX, cap in 0..=u64::MAX, retry in 0..=u32::MAX, seed: u64,
+        ) {
+            let backoff = Backoff { base: Duration::from_nanos(base), cap: Duration::from_nanos(cap) };
+            let delay = backoff.delay(retry, &mut fastrand::Rng::with_seed(seed));
+            prop_assert!(delay <= backoff.cap);
+            prop_assert!(delay <= backoff.ceiling(retry));
+        }
+
+        #[test]
+        fn durations_beyond_nanoseconds_saturate(seconds: u64, retry in 0..2000_u32, seed: u64) {
+            let backoff = Backoff { base: Duration::from_secs(seconds), cap: Duration::MAX };
+            prop_assert!(backoff.delay(retry, &mut fastrand::Rng::with_seed(seed)) <= Duration::MAX);
+        }
+    }
+}

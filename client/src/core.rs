@@ -1,0 +1,209 @@
+//! What all handles and tasks of one client share.
+
+mod ask;
+mod dependency;
+mod sync;
+mod watch;
+
+pub(crate) use ask::Answer;
+pub(crate) use dependency::DependencyState;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use damper_protocol::{ClientIdentity, FailMode, Mode};
+use parking_lot::{Mutex, RwLock};
+use tokio::{runtime::Handle, sync::Notify};
+
+use crate::{
+    Observer,
+    backoff::nanos,
+    clock::{Clock, Moment},
+    link::Link,
+    totals::Count,
+    transport::{Fault, Transport},
+};
+
+/// What the environment allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Switch {
+    #[default]
+    On,
+    /// Attempts are counted and reported, nothing is retried.
+    NoRetry,
+    /// One attempt for each operation, and no traffic.
+    Inert,
+}
+
+/// The shared part of a client. Its lifetime is that of the last handle or task.
+pub(crate) struct Core {
+    pub(crate) clock: Clock,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) identity: ClientIdentity,
+    pub(crate) tenant: Option<String>,
+    pub(crate) fail_mode: FailMode,
+    pub(crate) switch: Switch,
+    pub(crate) status: Mutex<Status>,
+    dependencies: RwLock<HashMap<Arc<str>, Arc<DependencyState>>>,
+    ids: Count,
+    /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
+    heard: AtomicU64,
+    shut_down: AtomicBool,
+    started: AtomicBool,
+    acked: tokio::sync::Mutex<sync::Acked>,
+    sync_soon: Notify,
+    server_is_back: Notify,
+}
+
+/// What is known about the server itself.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) link: Link,
+    pub(crate) epoch: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) last_sync: Option<Moment>,
+    pub(crate) watching: bool,
+    /// The last fault, until the server answers.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        observer: Arc<dyn Observer>,
+        identity: ClientIdentity,
+        tenant: Option<String>,
+        fail_mode: FailMode,
+        switch: Switch,
+    ) -> Self {
+        Self {
+            clock: Clock::start(),
+            transport,
+            observer,
+            identity,
+            tenant,
+            fail_mode,
+            switch,
+            status: Mutex::default(),
+            dependencies: RwLock::default(),
+            ids: Count::default(),
+            heard: AtomicU64::new(0),
+            shut_down: AtomicBool::new(false),
+            started: AtomicBool::new(false),
+            acked: tokio::sync::Mutex::default(),
+            sync_soon: Notify::new(),
+            server_is_back: Notify::new(),
+        }
+    }
+
+    pub(crate) fn dependency(&self, name: &str) -> Arc<DependencyState> {
+        if let Some(known) = self.dependencies.read().get(name) {
+            return Arc::clone(known);
+        }
+        let mut dependencies = self.dependencies.write();
+        if let Some(known) = dependencies.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = Arc::from(name);
+        let fresh = Arc::new(DependencyState::new(Arc::clone(&name), self.clock.now()));
+        dependencies.insert(name, Arc::clone(&fresh));
+        fresh
+    }
+
+    pub(crate) fn all_dependencies(&self) -> Vec<Arc<DependencyState>> {
+        self.dependencies.read().values().map(Arc::clone).collect()
+    }
+
+    fn known_dependency(&self, name: &str) -> Option<Arc<DependencyState>> {
+        self.dependencies.read().get(name).map(Arc::clone)
+    }
+
+    /// A number that no other operation or request of this client has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.ids.next()
+    }
+
+    /// Turns a number of [`next_id`](Self::next_id) into an id that no other client has.
+    pub(crate) fn global_id(&self, id: u64) -> String {
+        format!("{}.{id}", self.identity.incarnation)
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.shut_down.store(true, Ordering::Relaxed);
+    }
+
+    /// When the server was last heard.
+    pub(crate) fn heard(&self) -> Option<Moment> {
+        self.heard.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
+    }
+
+    fn hear(&self, now: Moment) {
+        self.heard.fetch_max(nanos(now).saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// The server answered on some path: it is back if it had been away.
+    fn answered(&self) {
+        let mut status = self.status.lock();
+        let back = status.link.answered();
+        let faulty = status.fault.take();
+        drop(status);
+        if back {
+            self.server_is_back.notify_waiters();
+        }
+        if let Some(fault) = faulty {
+            tracing::info!(target: "damper", %fault, "the server answers again");
+        }
+    }
+
+    /// The server did not do what it was asked. Said once, until it answers again.
+    fn faulted(&self, fault: Fault, now: Moment) {
+        let mut status = self.status.lock();
+        match fault {
+            Fault::Unreachable | Fault::NoAnswer => {
+                status.link.failed(now);
+            }
+            Fault::Busy(_) | Fault::Rejected(_) => {
+                status.link.answered();
+            }
+        }
+        let first = status.fault.replace(fault).is_none();
+        drop(status);
+        if first {
+            tracing::warn!(target: "damper", %fault, "no usable server; the outage rules are in force");
+        }
+    }
+
+    /// Starts the background tasks, once, if this is a tokio runtime. They start again on the next call if their
+    /// runtime ends before the client does.
+    pub(crate) fn start(self: &Arc<Self>, runtime: &Handle, stop: &tokio::sync::watch::Sender<()>) {
+        if self.switch == Switch::Inert || self.started.load(Ordering::Relaxed) || self.is_shut_down() {
+            return;
+        }
+        if self.started.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let started = Started(Arc::clone(self));
+        runtime.spawn(sync::run(started, stop.subscribe()));
+        runtime.spawn(watch::run(Arc::clone(self), stop.subscribe()));
+    }
+}
+
+/// Lives as long as the tasks do.
+struct Started(Arc<Core>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.started.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,83 @@
+//! One ask: admitted within 20 ms or not at all, decided by the end of its window, repeated at most once.
+
+use std::{sync::Arc, time::Duration};
+
+use damper_protocol::{AskRequest, AskResponse};
+use tokio::time::timeout;
+
+use super::Core;
+use crate::{clock::Moment, transport::Fault, wire::ms_down};
+
+/// How long the server may take for what it can answer at once. More than that, and the outage rules decide.
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_millis(20);
+
+/// What became of an ask.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// The server decided.
+    Decided(AskResponse),
+    /// The server limits this client; nothing was decided.
+    Busy(Duration),
+    /// The server does not accept this client's asks.
+    Rejected,
+    /// No server answered in time.
+    Away,
+    /// No server was asked: it has been away for a while.
+    CircuitOpen,
+}
+
+impl Core {
+    /// Asks for a token. A repeat carries the same request id, so that it is charged once.
+    pub(crate) async fn ask(self: &Arc<Self>, mut ask: AskRequest) -> Answer {
+        let asked_at = self.clock.now();
+        if !self.status.lock().link.admit(asked_at) {
+            return Answer::CircuitOpen;
+        }
+        let mut outcome = self.ask_once(&ask).await;
+        if outcome == Err(Fault::NoAnswer) {
+            shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
+            outcome = self.ask_once(&ask).await;
+        }
+        match outcome {
+            Ok(_) => self.answered(),
+            Err(fault) => self.faulted(fault, self.clock.now()),
+        }
+        match outcome {
+            Ok(answer) => Answer::Decided(answer),
+            Err(Fault::Busy(pause)) => Answer::Busy(pause),
+            Err(Fault::Rejected(_)) => Answer::Rejected,
+            Err(Fault::Unreachable | Fault::NoAnswer) => Answer::Away,
+        }
+    }
+
+    async fn ask_once(&self, ask: &AskRequest) -> Result<AskResponse, Fault> {
+        let window = Duration::from_millis(ask.max_wait_ms.unwrap_or_default());
+        let ends_at = self.clock.now().saturating_add(window).saturating_add(ANSWER_WITHIN);
+        let admitted = timeout(ANSWER_WITHIN, self.transport.ask(ask)).await;
+        let pending = admitted.unwrap_or(Err(Fault::NoAnswer))?;
+        let left = ends_at.saturating_sub(self.clock.now());
+        timeout(left, pending).await.unwrap_or(Err(Fault::NoAnswer))
+    }
+
+    /// Notes that a probe has a result, and reports it soon: the whole fleet waits for it.
+    pub(crate) fn report_soon(&self) {
+        self.sync_soon.notify_one();
+    }
+
+    /// Takes note of what an answer says beside the decision.
+    pub(crate) fn learn_from(&self, answer: &AskResponse, dependency: &super::DependencyState, now: Moment) {
+        let retry_after = answer.retry_after_ms.map(Duration::from_millis);
+        dependency.learn(|view| {
+            view.breaker_of_answer(answer.breaker, retry_after, now);
+            view.suppress(Duration::from_millis(answer.suppress_ms), now);
+        });
+    }
+}
+
+/// The durations of an ask are relative to the moment at which it is sent.
+fn shorten(ask: &mut AskRequest, elapsed: Duration) {
+    let elapsed_ms = ms_down(elapsed);
+    ask.deadline_ms = ask.deadline_ms.saturating_sub(elapsed_ms);
+    ask.earliest_ms = ask.earliest_ms.saturating_sub(elapsed_ms);
+    ask.max_wait_ms = ask.max_wait_ms.map(|wait_ms| wait_ms.saturating_sub(elapsed_ms));
+}

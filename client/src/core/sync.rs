@@ -1,0 +1,139 @@
+//! The periodic exchange: totals up, states and policies down.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
+use fastrand::Rng;
+use tokio::{sync::watch::Receiver, time::timeout};
+
+use super::{Core, DependencyState, Started};
+use crate::{backoff::uniform, transport::Fault};
+
+/// How often to sync unless the server says otherwise.
+const EVERY: Duration = Duration::from_millis(1000);
+
+/// The server's wish is followed within these bounds.
+const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// How long one sync may take.
+const SYNC_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long it may take while the server is away: a hung server must not hide its successor.
+const RETRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the server is known to have counted.
+#[derive(Debug, Default)]
+pub(crate) struct Acked(BTreeMap<Arc<str>, Totals>);
+
+/// Syncs until the last handle is gone, and once more then.
+pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
+    let core = Arc::clone(&started.0);
+    let mut rng = Rng::new();
+    loop {
+        let wait = match core.sync().await {
+            Ok(wish) => wish,
+            Err(_) => EVERY / 2 + uniform(EVERY / 2, &mut rng),
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = core.sync_soon.notified() => {}
+            _ = stop.changed() => break,
+        }
+    }
+    // The counts since the last sync; nobody is left to repeat it.
+    if !core.is_shut_down() {
+        let _ = timeout(RETRY_WITHIN, core.sync()).await;
+    }
+}
+
+impl Core {
+    /// One exchange. Says when the server would like the next.
+    pub(crate) async fn sync(&self) -> Result<Duration, Fault> {
+        let mut acked = self.acked.lock().await;
+        let now = self.clock.now();
+        let dependencies = self.all_dependencies();
+        dependencies.iter().for_each(|dependency| dependency.sample(now));
+        let request = self.report(&dependencies, &acked);
+        let within = if self.status.lock().fault.is_some() { RETRY_WITHIN } else { SYNC_WITHIN };
+        let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
+        match answer {
+            Ok(response) => {
+                acked.take_over(&dependencies, request);
+                Ok(self.synced(&dependencies, &response))
+            }
+            Err(fault) => {
+                self.faulted(fault, self.clock.now());
+                Err(fault)
+            }
+        }
+    }
+
+    fn report(&self, dependencies: &[Arc<DependencyState>], acked: &Acked) -> SyncRequest {
+        let about = |dependency: &Arc<DependencyState>| {
+            let report = dependency.report(acked.0.get(&dependency.name).cloned());
+            (dependency.name.to_string(), report)
+        };
+        SyncRequest {
+            client: self.identity.clone(),
+            tenant: self.tenant.clone(),
+            epoch: self.status.lock().epoch.clone(),
+            dependencies: dependencies.iter().map(about).collect(),
+        }
+    }
+
+    fn synced(&self, dependencies: &[Arc<DependencyState>], response: &SyncResponse) -> Duration {
+        let now = self.clock.now();
+        self.answered();
+        self.hear(now);
+        let mut status = self.status.lock();
+        let previous = status.epoch.replace(response.epoch.clone());
+        status.mode = response.mode;
+        status.last_sync = Some(now);
+        drop(status);
+        let new_epoch = previous.is_some_and(|previous| previous != response.epoch);
+        for dependency in dependencies {
+            if let Some(told) = response.dependencies.get(&*dependency.name) {
+                dependency.learn(|view| view.synced(told, new_epoch, now));
+            }
+        }
+        Duration::from_millis(response.next_sync_ms).clamp(BOUNDS.0, BOUNDS.1)
+    }
+
+    /// How many dependencies have counts that no server has confirmed, and how many have none.
+    pub(crate) async fn delivery(&self) -> (usize, usize) {
+        let acked = self.acked.lock().await;
+        let all = self.all_dependencies();
+        let delivered = |dependency: &&Arc<DependencyState>| {
+            let totals = dependency.counts.snapshot();
+            acked.0.get(&dependency.name).map_or(totals == Totals::default(), |acked| *acked == totals)
+        };
+        let delivered = all.iter().filter(delivered).count();
+        (delivered, all.len().saturating_sub(delivered))
+    }
+}
+
+impl Acked {
+    fn take_over(&mut self, dependencies: &[Arc<DependencyState>], mut request: SyncRequest) {
+        for dependency in dependencies {
+            if let Some(report) = request.dependencies.remove(&*dependency.name) {
+                dependency.delivered_probes(report.probes.map_or(0, |probes| probes.len()));
+                self.0.insert(Arc::clone(&dependency.name), report.totals);
+            }
+        }
+    }
+}
+
+impl DependencyState {
+    fn report(&self, acked: Option<Totals>) -> SyncDependency {
+        let (breaker_version, breaker_state) = self.view(crate::view::View::last_breaker);
+        SyncDependency {
+            in_flight: self.counts.in_flight(),
+            breaker_version,
+            breaker_state,
+            totals: self.counts.snapshot(),
+            acked,
+            probes: Some(self.probes()),
+            ..SyncDependency::default()
+        }
+    }
+}

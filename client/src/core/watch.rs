@@ -1,0 +1,177 @@
+//! Following the server's event stream for as long as the process lives.
+
+use std::{sync::Arc, time::Duration};
+
+use damper_protocol::{Bye, Snapshot, WatchBreaker, WatchDependency, event};
+use fastrand::Rng;
+use futures_util::StreamExt;
+use sse_stream::{Sse, SseByteStream};
+use tokio::{sync::watch::Receiver, time::timeout};
+
+use super::Core;
+use crate::{
+    backoff::{Backoff, uniform},
+    clock::Moment,
+    transport::{Bytestream, Fault},
+};
+
+/// Waits between connections.
+const RECONNECT: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
+
+/// A stream this old has proved itself: the next wait is a short one.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+
+/// The server sends something every 10 s; a stream that is silent for so long is dead.
+const IDLE_LIMIT: Duration = Duration::from_secs(25);
+
+/// How long the server may take to open the stream.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// Reconnects are spread over so long once another path has found the server again.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+/// Most bytes of one event.
+const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Watches until the last handle is gone.
+pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
+    let mut watch = Watch { core, last_id: None, failures: 0, rng: Rng::new(), spread: None };
+    loop {
+        tokio::select! {
+            () = watch.once() => {}
+            _ = stop.changed() => return,
+        }
+        let wait = watch.wait();
+        let core = Arc::clone(&watch.core);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = core.server_is_back.notified() => {
+                tokio::time::sleep(uniform(BACK_WITHIN, &mut watch.rng)).await;
+            }
+            _ = stop.changed() => return,
+        }
+    }
+}
+
+struct Watch {
+    core: Arc<Core>,
+    last_id: Option<String>,
+    /// Connections in a row that did not prove themselves.
+    failures: u32,
+    rng: Rng,
+    /// The server's wish for the next wait, if it said goodbye.
+    spread: Option<Duration>,
+}
+
+impl Watch {
+    /// One connection, from opening to its end, however it comes.
+    async fn once(&mut self) {
+        let opened_at = self.core.clock.now();
+        let opening = self.core.transport.watch(self.last_id.as_deref());
+        match timeout(OPEN_WITHIN, opening).await.unwrap_or(Err(Fault::NoAnswer)) {
+            Ok(stream) => {
+                self.core.answered();
+                self.core.status.lock().watching = true;
+                self.follow(stream).await;
+                self.core.status.lock().watching = false;
+            }
+            Err(fault @ Fault::Rejected(_)) => self.core.faulted(fault, self.core.clock.now()),
+            // Asks and syncs tell an outage; the stream is allowed to break without being one.
+            Err(_) => {}
+        }
+        let lived = self.core.clock.now().saturating_sub(opened_at);
+        self.failures = if lived >= HEALTHY_AFTER { 0 } else { self.failures.saturating_add(1) };
+    }
+
+    fn wait(&mut self) -> Duration {
+        match self.spread.take() {
+            Some(spread) => uniform(spread.min(RECONNECT.cap), &mut self.rng),
+            None => RECONNECT.delay(self.failures.max(1), &mut self.rng),
+        }
+    }
+
+    /// Reads events until the stream ends, breaks or falls silent.
+    async fn follow(&mut self, stream: Bytestream) {
+        let mut events = SseByteStream::new(bounded(Arc::clone(&self.core), stream));
+        while let Some(Ok(event)) = events.next().await {
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, sse: Sse) {
+        let now = self.core.clock.now();
+        if let Some(id) = sse.id.filter(|id| !id.is_empty()) {
+            self.last_id = Some(id);
+        }
+        let (Some(name), Some(data)) = (sse.event, sse.data) else { return };
+        match name.as_str() {
+            event::SNAPSHOT => read(&data, |snapshot: Snapshot| self.core.snapshot(snapshot, now)),
+            event::BREAKER => read(&data, |change: WatchBreaker| self.core.breaker_changed(&change, now)),
+            event::DEPENDENCY => read(&data, |change: WatchDependency| {
+                self.core.dependency_changed(&change.dependency, &change, now);
+            }),
+            event::BYE => read(&data, |bye: Bye| {
+                self.spread = Some(Duration::from_millis(bye.reconnect_within_ms));
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// An event that cannot be read is skipped: the next snapshot makes up for it.
+fn read<T: serde::de::DeserializeOwned>(data: &str, take: impl FnOnce(T)) {
+    if let Ok(event) = serde_json::from_str(data) {
+        take(event);
+    }
+}
+
+/// The stream with its silence and the size of its events bounded. Comments count as life, which is why the
+/// bounds stand before the parser.
+fn bounded(core: Arc<Core>, stream: Bytestream) -> Bytestream {
+    let state = (core, stream, 0_usize);
+    let next = |(core, mut stream, since_end): (Arc<Core>, Bytestream, usize)| async move {
+        let chunk = timeout(IDLE_LIMIT, stream.next()).await.unwrap_or(Some(Err(Fault::NoAnswer)))?;
+        let Ok(bytes) = chunk else { return Some((Err(Fault::NoAnswer), (core, stream, since_end))) };
+        core.hear(core.clock.now());
+        let since_end = match end_of_event(&bytes) {
+            Some(end) => bytes.len().saturating_sub(end),
+            None => since_end.saturating_add(bytes.len()),
+        };
+        let chunk = if since_end > MAX_EVENT_BYTES { Err(Fault::NoAnswer) } else { Ok(bytes) };
+        Some((chunk, (core, stream, since_end)))
+    };
+    futures_util::stream::unfold(state, next).boxed()
+}
+
+/// Where the last event of a chunk ends.
+fn end_of_event(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).rposition(|pair| pair == b"\n\n").map(|at| at.saturating_add(2))
+}
+
+impl Core {
+    fn snapshot(&self, snapshot: Snapshot, now: Moment) {
+        for (name, change) in snapshot.dependencies {
+            self.dependency_changed(&name, &change, now);
+        }
+    }
+
+    fn breaker_changed(&self, change: &WatchBreaker, now: Moment) {
+        if let Some(dependency) = self.known_dependency(&change.dependency) {
+            dependency.learn(|view| view.breaker(change.breaker, now));
+        }
+    }
+
+    fn dependency_changed(&self, name: &str, change: &WatchDependency, now: Moment) {
+        let Some(dependency) = self.known_dependency(name) else { return };
+        let tenant = self.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+        let hold_ms = change.holds_ms.get(tenant).copied().unwrap_or_default();
+        dependency.learn(|view| {
+            view.breaker(change.breaker, now);
+            view.policy(change.policy);
+            view.hold(Duration::from_millis(hold_ms), now);
+        });
+    }
+}
+
+/// The tenant of a client that names none.
+const DEFAULT_TENANT: &str = "default";

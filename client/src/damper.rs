@@ -1,0 +1,126 @@
+//! The handle that a service holds.
+
+mod builder;
+mod health;
+
+pub use builder::{BuildError, Builder};
+pub use health::{Health, Reachability};
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::timeout;
+
+use crate::{
+    Dependency,
+    core::{Core, DependencyState},
+};
+
+/// A client of one damper server. Cheap to clone; the background tasks end with its last clone and the last
+/// [`Dependency`].
+#[derive(Clone)]
+pub struct Damper {
+    handle: Arc<Handle>,
+}
+
+/// Tells the tasks when the last handle goes.
+pub(crate) struct Handle {
+    pub(crate) core: Arc<Core>,
+    pub(crate) stop: tokio::sync::watch::Sender<()>,
+}
+
+/// The totals could not be delivered: no server answered. Nothing is lost while the process lives; they are
+/// cumulative, and the next sync carries them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the totals could not be delivered: no usable answer from the server")]
+pub struct FlushError;
+
+/// What a shutdown left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Dependencies whose totals the server has confirmed.
+    pub delivered: usize,
+    /// Dependencies whose latest totals no server has confirmed.
+    pub undelivered: usize,
+    /// Attempts that were still running.
+    pub in_flight: u64,
+}
+
+impl Damper {
+    /// A client of the server at `endpoint`, such as `http://127.0.0.1:7117`.
+    pub fn builder(endpoint: impl Into<String>) -> Builder {
+        Builder::new(endpoint.into())
+    }
+
+    /// A client as the environment describes it: `DAMPER_ENDPOINT` (default `http://127.0.0.1:7117`),
+    /// `DAMPER_TENANT`, and the switches of [`Builder::build`].
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if one of them cannot be used.
+    pub fn from_env() -> Result<Self, BuildError> {
+        Builder::from_env(|name| std::env::var(name).ok()).build()
+    }
+
+    /// A client that leaves everything alone: one attempt for each operation, no traffic, no tasks. For tests,
+    /// and for services that run without a server.
+    #[must_use]
+    pub fn inert() -> Self {
+        Builder::inert()
+    }
+
+    /// The dependency of this name: 1 to 128 bytes of printable text. The same name gives the same dependency.
+    ///
+    /// A name that cannot be one is a mistake that must not take the service down: it is logged, and its
+    /// operations get one attempt each and are not reported.
+    #[must_use]
+    pub fn dependency(&self, name: &str) -> Dependency {
+        let state = match damper_protocol::name_fault(name) {
+            None => self.handle.core.dependency(name),
+            Some(fault) => {
+                tracing::error!(target: "damper", name = name.escape_debug().to_string(), "the dependency's name {fault}");
+                Arc::new(DependencyState::private(name, self.handle.core.clock.now()))
+            }
+        };
+        Dependency { handle: Arc::clone(&self.handle), state }
+    }
+
+    /// Delivers all totals now.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError`] if no server confirmed them within 5 s.
+    pub async fn flush(&self) -> Result<(), FlushError> {
+        self.handle.core.sync().await.map(drop).map_err(|_| FlushError)
+    }
+
+    /// Ends retries and background tasks, and delivers the totals within `limit`. Attempts go on unharmed, and
+    /// what is called later gets one attempt. Calling it again delivers what was counted since.
+    pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
+        let core = &self.handle.core;
+        core.shut_down();
+        self.handle.stop.send_replace(());
+        let delivery = async {
+            let _ = self.flush().await;
+            core.delivery().await
+        };
+        let (delivered, undelivered) = match timeout(limit, delivery).await {
+            Ok(counts) => counts,
+            Err(_) => (0, core.all_dependencies().len()),
+        };
+        let in_flight = core.all_dependencies().iter().map(|dependency| dependency.counts.in_flight()).sum();
+        ShutdownReport { delivered, undelivered, in_flight }
+    }
+
+    /// What this client knows about the server.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(&self.handle.core)
+    }
+}
+
+impl fmt::Debug for Damper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Damper").field("client", &self.handle.core.identity).finish_non_exhaustive()
+    }
+}

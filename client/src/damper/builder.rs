@@ -1,0 +1,175 @@
+//! Setting a client up.
+
+use std::{fmt, sync::Arc};
+
+use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
+use reqwest::Url;
+
+use super::{Damper, Handle};
+use crate::{
+    Observer,
+    core::{Core, Switch},
+    observer::Nobody,
+    transport::{Transport, http::Http},
+};
+
+/// Sets a client up. Built by [`Damper::builder`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    endpoint: String,
+    tenant: Option<String>,
+    client_id: Option<String>,
+    name: Option<String>,
+    fail_mode: FailMode,
+    observer: Arc<dyn Observer>,
+    env: Env,
+}
+
+/// Looks an environment variable up.
+type Env = fn(&str) -> Option<String>;
+
+/// A client cannot be set up like this.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The endpoint is not an `http://` URL.
+    #[error("the endpoint {endpoint:?} is not an http:// URL such as http://127.0.0.1:7117")]
+    Endpoint {
+        /// As it was given.
+        endpoint: String,
+    },
+    /// A name is not 1 to 128 bytes of printable text.
+    #[error("the {what} {fault}")]
+    Name {
+        /// Which name.
+        what: &'static str,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// The HTTP client could not be set up.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(String),
+}
+
+impl Builder {
+    pub(super) fn new(endpoint: String) -> Self {
+        Self {
+            endpoint,
+            tenant: None,
+            client_id: None,
+            name: None,
+            fail_mode: FailMode::Open,
+            observer: Arc::new(Nobody),
+            env: |name| std::env::var(name).ok(),
+        }
+    }
+
+    pub(super) fn from_env(env: Env) -> Self {
+        let endpoint = env("DAMPER_ENDPOINT").unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
+        Self { tenant: env("DAMPER_TENANT"), env, ..Self::new(endpoint) }
+    }
+
+    /// Who spends: a service, team or customer account. Default: the server decides.
+    pub fn tenant(self, tenant: impl Into<String>) -> Self {
+        Self { tenant: Some(tenant.into()), ..self }
+    }
+
+    /// This place in the fleet, such as a pod's name: unique among the clients that live at the same time.
+    /// Default: random.
+    pub fn client_id(self, id: impl Into<String>) -> Self {
+        Self { client_id: Some(id.into()), ..self }
+    }
+
+    /// The service's name, for people. Default: none.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// What to do about retries on a dependency whose policy no server has told yet. Default: open, which
+    /// retries within a small local budget.
+    pub fn fail_mode(self, fail_mode: FailMode) -> Self {
+        Self { fail_mode, ..self }
+    }
+
+    /// Who is told what happens. Default: nobody.
+    pub fn observer(self, observer: impl Observer) -> Self {
+        Self { observer: Arc::new(observer), ..self }
+    }
+
+    /// Builds the client. Connects to nothing, never waits, and does not fail because a server is down.
+    ///
+    /// Two switches of the environment are honoured, with the word `true` in any case: `DAMPER_DISABLED` makes
+    /// the client [inert](Damper::inert), `DAMPER_NO_RETRY` leaves counting and reporting on and retries off.
+    /// Any other value is ignored with a warning.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] if the endpoint or a name cannot be one.
+    pub fn build(self) -> Result<Damper, BuildError> {
+        let endpoint = self.url()?;
+        check("tenant", self.tenant.as_deref())?;
+        check("client id", self.client_id.as_deref())?;
+        check("name", self.name.as_deref())?;
+        let http = Http::new(&endpoint, self.tenant.as_deref())
+            .map_err(|error| BuildError::Http(error.to_string()))?;
+        let switch = switch(self.env);
+        Ok(self.build_over(Arc::new(http), switch))
+    }
+
+    /// A client that needs nothing.
+    pub(super) fn inert() -> Damper {
+        Self::new(String::new()).build_over(Arc::new(crate::transport::Nowhere), Switch::Inert)
+    }
+
+    pub(crate) fn build_over(self, transport: Arc<dyn Transport>, switch: Switch) -> Damper {
+        let incarnation = format!("{:016x}", fastrand::u64(..));
+        let identity = ClientIdentity {
+            id: self.client_id.unwrap_or_else(|| format!("client-{incarnation}")),
+            incarnation,
+            name: self.name,
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        };
+        let core = Core::new(transport, self.observer, identity, self.tenant, self.fail_mode, switch);
+        let (stop, _) = tokio::sync::watch::channel(());
+        Damper { handle: Arc::new(Handle { core: Arc::new(core), stop }) }
+    }
+
+    fn url(&self) -> Result<Url, BuildError> {
+        let url = Url::parse(&self.endpoint).ok().filter(|url| url.scheme() == "http" && url.has_host());
+        url.ok_or_else(|| BuildError::Endpoint { endpoint: self.endpoint.clone() })
+    }
+}
+
+fn check(what: &'static str, name: Option<&str>) -> Result<(), BuildError> {
+    match name.and_then(name_fault) {
+        Some(fault) => Err(BuildError::Name { what, fault }),
+        None => Ok(()),
+    }
+}
+
+fn switch(env: Env) -> Switch {
+    match (is_on(env, "DAMPER_DISABLED"), is_on(env, "DAMPER_NO_RETRY")) {
+        (true, _) => Switch::Inert,
+        (_, true) => Switch::NoRetry,
+        _ => Switch::On,
+    }
+}
+
+fn is_on(env: Env, name: &str) -> bool {
+    let Some(value) = env(name) else { return false };
+    let on = value.eq_ignore_ascii_case("true");
+    if !on && !value.is_empty() && !value.eq_ignore_ascii_case("false") {
+        tracing::warn!(target: "damper", name, value, "ignored: only the word true switches it");
+    }
+    on
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("endpoint", &self.endpoint)
+            .field("tenant", &self.tenant)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,65 @@
+//! What a client knows about its server.
+
+use std::time::Duration;
+
+use damper_protocol::Mode;
+
+use crate::{
+    core::{Core, Switch},
+    transport::Fault,
+};
+
+/// Whether the server can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reachability {
+    /// It has not been asked anything yet, or never will be.
+    Unknown,
+    /// It answers.
+    Up,
+    /// It answers that this client asks too much.
+    Busy,
+    /// It rejects this client's requests with this status: a mistake in the set-up.
+    Rejected(u16),
+    /// It does not answer; the outage rules are in force.
+    Down,
+}
+
+/// What a client knows about its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether the server can be used.
+    pub server: Reachability,
+    /// How far its decisions can be trusted.
+    pub mode: Mode,
+    /// The life of its counters that was last seen.
+    pub epoch: Option<String>,
+    /// Time since the last successful sync.
+    pub since_sync: Option<Duration>,
+    /// The watch stream is open.
+    pub watching: bool,
+    /// Retries are switched off by the environment or by a shutdown.
+    pub retries_off: bool,
+}
+
+impl Health {
+    pub(crate) fn of(core: &Core) -> Self {
+        let now = core.clock.now();
+        let status = core.status.lock();
+        Self {
+            server: match status.fault {
+                Some(Fault::Unreachable | Fault::NoAnswer) => Reachability::Down,
+                Some(Fault::Busy(_)) => Reachability::Busy,
+                Some(Fault::Rejected(status)) => Reachability::Rejected(status),
+                None if status.last_sync.is_none() => Reachability::Unknown,
+                None => Reachability::Up,
+            },
+            mode: status.mode,
+            epoch: status.epoch.clone(),
+            since_sync: status.last_sync.map(|at| now.saturating_sub(at)),
+            watching: status.watching,
+            retries_off: core.switch != Switch::On || core.is_shut_down(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The deadline of an operation: it encloses all attempts and all waits.
+
+use std::time::Duration;
+
+use crate::clock::{Clock, Moment};
+
+/// What an operation gets that has no deadline of its own.
+const DEFAULT: Duration = Duration::from_secs(10);
+
+/// How long an attempt may take when the caller wants no deadline at all.
+const BACKSTOP: Duration = Duration::from_secs(30);
+
+/// The least time that an attempt is worth starting with.
+pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(1);
+
+/// When an operation has to be over, its attempts and its waits included. Default: 10 s after the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    After(Duration),
+    At(std::time::Instant),
+    Unbounded,
+}
+
+impl Deadline {
+    /// So long after the call.
+    #[must_use]
+    pub const fn after(duration: Duration) -> Self {
+        Self(Kind::After(duration))
+    }
+
+    /// At this instant.
+    #[must_use]
+    pub const fn at(instant: std::time::Instant) -> Self {
+        Self(Kind::At(instant))
+    }
+
+    /// Never. Each attempt still ends after 30 s, and a dependency that asks for a pause of more than 60 s ends
+    /// the operation.
+    #[must_use]
+    pub const fn unbounded() -> Self {
+        Self(Kind::Unbounded)
+    }
+
+    pub(crate) fn limit(self, clock: Clock, now: Moment) -> Limit {
+        Limit(match self.0 {
+            Kind::After(duration) => now.checked_add(duration),
+            Kind::At(instant) => Some(clock.moment(instant.into())),
+            Kind::Unbounded => None,
+        })
+    }
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Self::after(DEFAULT)
+    }
+}
+
+impl From<Duration> for Deadline {
+    fn from(duration: Duration) -> Self {
+        Self::after(duration)
+    }
+}
+
+/// A deadline in moments; `None` has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(Option<Moment>);
+
+impl Limit {
+    /// The time left, if it is limited.
+    pub(crate) fn left(self, now: Moment) -> Option<Duration> {
+        self.0.map(|until| until.saturating_sub(now))
+    }
+
+    /// True if an attempt may start at `now`.
+    pub(crate) fn leaves_an_attempt(self, now: Moment) -> bool {
+        self.fits(now, Duration::ZERO)
+    }
+
+    /// True if a wait from `now` on leaves an attempt its least time.
+    pub(crate) fn fits(self, now: Moment, wait: Duration) -> bool {
+        self.left(now).is_none_or(|left| wait.saturating_add(LEAST_ATTEMPT) <= left)
+    }
+
+    /// When an attempt that starts at `now` has to end.
+    pub(crate) fn end_of_attempt(self, now: Moment) -> Moment {
+        self.0.unwrap_or_else(|| now.saturating_add(BACKSTOP))
+    }
+
+    /// True if it is the caller's own deadline that ends an attempt, not the backstop.
+    pub(crate) fn is_own(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_wait_fits_to_the_millisecond() {
+        let limit = Limit(Some(ms(1000)));
+        assert!(limit.fits(ms(0), ms(999)), "fits exactly");
+        assert!(!limit.fits(ms(0), ms(1000)), "leaves no time for the attempt");
+        assert!(!limit.fits(ms(0), ms(1001)), "one too long");
+        assert!(!limit.fits(ms(1001), ms(0)), "past");
+        assert!(!limit.fits(ms(0), Duration::MAX));
+        assert!(Limit(None).fits(Duration::MAX, Duration::MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_way_to_say_it() {
+        let clock = Clock::start();
+        let now = ms(250);
+        assert_eq!(Deadline::after(ms(100)).limit(clock, now), Limit(Some(ms(350))));
+        assert_eq!(Deadline::after(Duration::MAX).limit(clock, now), Limit(None));
+        assert_eq!(Deadline::unbounded().limit(clock, now), Limit(None));
+        let in_a_second = tokio::time::Instant::now() + ms(1000);
+        assert_eq!(Deadline::at(in_a_second.into()).limit(clock, now), Limit(Some(ms(1000))));
+        assert_eq!(Deadline::default().limit(clock, now).left(now), Some(ms(10_000)));
+    }
+}

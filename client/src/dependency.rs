@@ -1,0 +1,45 @@
+//! A downstream that is protected.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use damper_protocol::Totals;
+
+use crate::{Operation, core::DependencyState, damper::Handle};
+
+/// A downstream that is protected. Cheap to clone; keep one where it is used often.
+#[derive(Clone)]
+pub struct Dependency {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) state: Arc<DependencyState>,
+}
+
+impl Dependency {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// One logical operation on it. The name is for logs: a verb such as `charge`, not an id.
+    pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> Operation {
+        Operation::new(self.clone(), name.into())
+    }
+
+    /// What this process has counted on it so far. No count ever falls.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.state.counts.snapshot()
+    }
+
+    /// Attempts that were started and have not ended.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.state.counts.in_flight()
+    }
+}
+
+impl fmt::Debug for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dependency").field("name", &self.state.name).finish_non_exhaustive()
+    }
+}

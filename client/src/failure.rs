@@ -1,0 +1,167 @@
+//! What went wrong with one attempt.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureReport, FailureSource};
+use http::{HeaderMap, StatusCode};
+
+use crate::classify::status;
+
+/// What went wrong with one attempt, on axes that stay apart: the class says what, the source who, the dispatch
+/// whether there can have been an effect.
+///
+/// A caller's error can be a `Failure` or contain one anywhere in its chain of sources; either way it is
+/// believed over everything that could be concluded from the rest of the chain.
+///
+/// ```
+/// use damper_client::{Dispatch, Failure, FailureClass};
+///
+/// let wrong_answer = Failure::new(FailureClass::Semantic).with_code("empty_basket");
+/// let queue_full = Failure::new(FailureClass::RateLimited).with_dispatch(Dispatch::NotSent);
+/// # assert_ne!(wrong_answer, queue_full);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// What went wrong. Only `transient` and `rate_limited` are ever retried.
+    pub class: FailureClass,
+    /// Who failed. Default: the runtime.
+    pub source: FailureSource,
+    /// The failure as a handler platform sees it, if it has a word for it.
+    pub reason: Option<FailureReason>,
+    /// Whether the attempt can have had an effect. Default: ambiguous.
+    pub dispatch: Dispatch,
+    /// The caller refused the attempt itself; that says nothing about the dependency. Default: false.
+    pub caller_rejected: bool,
+    /// How long the dependency asked to be left alone.
+    pub retry_after: Option<Duration>,
+    /// Vetoes a retry whatever the class. Default: false.
+    pub do_not_retry: bool,
+    /// The dependency's own word for it, for people: `503`, `ECONNRESET`.
+    pub code: Option<Cow<'static, str>>,
+}
+
+impl Failure {
+    /// A failure of this class; the other fields have their defaults.
+    #[must_use]
+    pub const fn new(class: FailureClass) -> Self {
+        Self {
+            class,
+            source: FailureSource::Runtime,
+            reason: None,
+            dispatch: Dispatch::Ambiguous,
+            caller_rejected: false,
+            retry_after: None,
+            do_not_retry: false,
+            code: None,
+        }
+    }
+
+    /// The failure that an HTTP response stands for, or `None` if its status is a success (2xx or 304).
+    ///
+    /// Reads `Retry-After` where the status gives it a meaning (a date is counted from the response's own
+    /// `Date`, so that a wrong local clock does no harm), and takes `x-should-retry: false` as a veto. Statuses
+    /// on which implementations disagree (500, 520 to 524, 530) get their class and a veto.
+    ///
+    /// ```
+    /// use damper_client::{Failure, FailureClass};
+    /// # let (status, headers) = (http::StatusCode::SERVICE_UNAVAILABLE, http::HeaderMap::new());
+    /// let failure = Failure::from_http(status, &headers);
+    /// assert_eq!(failure.map(|failure| failure.class), Some(FailureClass::Transient));
+    /// ```
+    #[must_use]
+    pub fn from_http(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        status::from_response(status, headers, std::time::SystemTime::now())
+    }
+
+    /// The same with this source.
+    #[must_use]
+    pub fn with_source(self, source: FailureSource) -> Self {
+        Self { source, ..self }
+    }
+
+    /// The same with this reason.
+    #[must_use]
+    pub fn with_reason(self, reason: FailureReason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The same with this dispatch.
+    #[must_use]
+    pub fn with_dispatch(self, dispatch: Dispatch) -> Self {
+        Self { dispatch, ..self }
+    }
+
+    /// The same, refused by the caller itself.
+    #[must_use]
+    pub fn rejected_by_caller(self) -> Self {
+        Self { caller_rejected: true, ..self }
+    }
+
+    /// The same with the pause that the dependency asked for.
+    #[must_use]
+    pub fn with_retry_after(self, retry_after: Duration) -> Self {
+        Self { retry_after: Some(retry_after), ..self }
+    }
+
+    /// The same, never to be retried.
+    #[must_use]
+    pub fn never_retried(self) -> Self {
+        Self { do_not_retry: true, ..self }
+    }
+
+    /// The same with the dependency's own word for it.
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Cow<'static, str>>) -> Self {
+        Self { code: Some(code.into()), ..self }
+    }
+
+    /// What an error means that nobody recognises: never retried, and no evidence against the dependency.
+    pub(crate) fn unclassified() -> Self {
+        Self::new(FailureClass::Invalid).with_source(FailureSource::Application).with_code("unclassified")
+    }
+
+    /// What an attempt means that outlived the caller's own deadline: it may have taken effect, and it says
+    /// nothing about the dependency.
+    pub(crate) fn own_deadline() -> Self {
+        Self::new(FailureClass::Transient)
+            .with_source(FailureSource::Application)
+            .with_reason(FailureReason::Timeout)
+            .rejected_by_caller()
+            .with_code("deadline")
+    }
+
+    /// An attempt that did not end by itself.
+    pub(crate) fn timed_out() -> Self {
+        Self::new(FailureClass::Transient).with_reason(FailureReason::Timeout).with_code("timeout")
+    }
+
+    /// True if the attempt provably had no effect.
+    pub(crate) fn had_no_effect(&self) -> bool {
+        matches!(self.dispatch, Dispatch::NotSent | Dispatch::NotProcessed)
+    }
+
+    pub(crate) fn report(&self) -> FailureReport {
+        FailureReport {
+            class: self.class,
+            reason: self.reason,
+            source: self.source,
+            dispatch: self.dispatch,
+            caller_rejected: self.caller_rejected,
+            code: self.code.as_deref().map(str::to_owned),
+            retry_after_ms: self.retry_after.map(crate::wire::ms_up),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failure", self.class)?;
+        match &self.code {
+            Some(code) => write!(f, " ({code})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,44 @@
+//! Watching what the client does, as it does it.
+
+use std::time::Duration;
+
+use damper_protocol::Reason;
+
+use crate::StopReason;
+
+/// Is told what happens to attempts and retries. Every method does nothing unless overridden; they are called on
+/// the caller's task and have to be quick.
+///
+/// For counts there is [`Dependency::totals`](crate::Dependency::totals), which costs nothing.
+pub trait Observer: Send + Sync + 'static {
+    /// An attempt starts; `number` counts from 1.
+    fn attempt_started(&self, dependency: &str, number: u32) {
+        let _ = (dependency, number);
+    }
+
+    /// The server granted a retry, or a probe, after `waited` in its delay queue.
+    fn granted(&self, dependency: &str, reason: Reason, waited: Duration) {
+        let _ = (dependency, reason, waited);
+    }
+
+    /// No server answered, and the emergency budget granted a retry.
+    fn emergency_granted(&self, dependency: &str) {
+        let _ = dependency;
+    }
+
+    /// An operation ended without success. [`StopReason::Expired`] is an ask whose window closed.
+    fn stopped(&self, dependency: &str, reason: StopReason) {
+        let _ = (dependency, reason);
+    }
+
+    /// An operation succeeded after so many attempts.
+    fn succeeded(&self, dependency: &str, attempts: u32) {
+        let _ = (dependency, attempts);
+    }
+}
+
+/// The observer that looks away.
+#[derive(Debug)]
+pub(crate) struct Nobody;
+
+impl Observer for Nobody {}

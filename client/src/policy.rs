@@ -1,0 +1,114 @@
+//! What the caller says about one operation: how often, how long, and whether a repeat does harm.
+
+use std::{sync::Arc, time::Duration};
+
+use damper_protocol::{FailureClass, RecoveryMode};
+
+use crate::backoff::Backoff;
+
+/// How patient an operation's retries are. Choose one; the server's policy may allow fewer attempts, never more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    attempts: u32,
+    backoff: Backoff,
+}
+
+/// Rate limits are retried slowly whatever the profile.
+const RATE_LIMITED_BASE: Duration = Duration::from_secs(1);
+
+impl Profile {
+    const fn new(attempts: u32, base_ms: u64, cap_ms: u64) -> Self {
+        let backoff = Backoff { base: Duration::from_millis(base_ms), cap: Duration::from_millis(cap_ms) };
+        Self { attempts, backoff }
+    }
+
+    /// Four attempts, waits of up to 250 ms, doubling up to 5 s. The default.
+    #[must_use]
+    pub const fn standard() -> Self {
+        Self::new(4, 250, 5000)
+    }
+
+    /// Two attempts, waits of up to 250 ms: somebody is looking at the screen.
+    #[must_use]
+    pub const fn interactive() -> Self {
+        Self::new(2, 250, 250)
+    }
+
+    /// Five attempts, waits of up to 200 ms, doubling up to 30 s: work that can be done later.
+    #[must_use]
+    pub const fn background() -> Self {
+        Self::new(5, 200, 30_000)
+    }
+
+    /// One attempt.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self::new(1, 0, 0)
+    }
+
+    /// The same with so many attempts, the first included; 0 counts as 1.
+    #[must_use]
+    pub const fn with_attempts(self, attempts: u32) -> Self {
+        Self { attempts: if attempts == 0 { 1 } else { attempts }, ..self }
+    }
+
+    /// Attempts of one operation, the first included.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The waits that belong to a class of failures.
+    pub(crate) fn backoff(self, class: FailureClass) -> Backoff {
+        match class {
+            FailureClass::RateLimited => {
+                Backoff { base: self.backoff.base.max(RATE_LIMITED_BASE), ..self.backoff }
+            }
+            _ => self.backoff,
+        }
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::standard()
+    }
+}
+
+/// Whether an operation may be repeated when nobody knows what became of its last attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idempotency {
+    /// A repeat does harm: another attempt is made only if the last one provably had no effect. The default.
+    #[default]
+    Unsafe,
+    /// It changes nothing: a read.
+    Safe,
+    /// Doing it twice is the same as doing it once.
+    Idempotent,
+    /// The dependency recognises a repeat by this key, which every attempt of the operation carries. Derive it
+    /// from what identifies the operation; a new operation needs a new key.
+    Keyed(Arc<str>),
+}
+
+impl Idempotency {
+    /// [`Idempotency::Keyed`] with this key.
+    #[must_use]
+    pub fn keyed(key: impl Into<Arc<str>>) -> Self {
+        Self::Keyed(key.into())
+    }
+
+    /// True if it may be repeated whatever became of the last attempt.
+    pub(crate) fn allows_repeat(&self) -> bool {
+        !matches!(self, Self::Unsafe)
+    }
+
+    /// True if an attempt can leave something behind.
+    pub(crate) fn has_effect(&self) -> bool {
+        !matches!(self, Self::Safe)
+    }
+
+    pub(crate) fn recovery_mode(&self) -> Option<RecoveryMode> {
+        matches!(self, Self::Keyed(_)).then_some(RecoveryMode::ProviderIdempotent)
+    }
+}

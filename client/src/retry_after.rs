@@ -1,0 +1,129 @@
+//! `Retry-After` (RFC 9110, 10.2.3): how long a dependency asks to be left alone.
+
+use std::time::{Duration, SystemTime};
+
+use fastrand::Rng;
+
+use crate::backoff::uniform;
+
+/// Reads one header value: seconds in ASCII digits, or an HTTP date counted from `now`.
+///
+/// A date in the past is zero; what cannot be read is `None`, which is not the same: the caller then goes by
+/// its own backoff alone.
+pub(crate) fn parse(value: &[u8], now: SystemTime) -> Option<Duration> {
+    let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+    seconds(text).or_else(|| date(text, now))
+}
+
+/// `str::parse` would take a sign.
+fn seconds(text: &str) -> Option<Duration> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let seconds = text
+        .bytes()
+        .fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0'))));
+    Some(Duration::from_secs(seconds))
+}
+
+fn date(text: &str, now: SystemTime) -> Option<Duration> {
+    let at = httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&without_leap(text)));
+    Some(at.ok()?.duration_since(now).unwrap_or_default())
+}
+
+/// The last second of a minute stands for a leap second, which the date parser does not know.
+fn without_leap(text: &str) -> String {
+    text.replacen(":60 ", ":59 ", 1)
+}
+
+/// The wait that a header asks for, with jitter on top: never below the header, so that a fleet that was given
+/// one number does not come back as one.
+pub(crate) fn jittered(header: Duration, rng: &mut Rng) -> Duration {
+    let most = (header / 10).min(Duration::from_secs(1));
+    header.saturating_add(uniform(most, rng))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sun, 06 Nov 1994 08:49:37 GMT.
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
+    }
+
+    #[test]
+    fn valid_values() {
+        let forty_digits = "9".repeat(40);
+        let cases: &[(&str, u64)] = &[
+            ("0", 0),
+            ("1", 1),
+            ("007", 7),
+            (" \t12 \t", 12),
+            ("18446744073709551615", u64::MAX),
+            (&forty_digits, u64::MAX),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+            ("Sun, 06 Nov 1994 08:50:07 GMT", 30),
+            ("Sunday, 06-Nov-94 08:50:07 GMT", 30),
+            ("Sun Nov  6 08:50:07 1994", 30),
+            ("Sun, 06 Nov 1994 08:49:60 GMT", 22),
+            ("Fri, 31 Dec 1993 23:59:59 GMT", 0),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", 252_618_189_022),
+        ];
+        for (value, seconds) in cases {
+            assert_eq!(parse(value.as_bytes(), now()), Some(Duration::from_secs(*seconds)), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn b01_invalid_values_are_absent() {
+        let mut cases: Vec<Vec<u8>> = [
+            "",
+            " ",
+            "-5",
+            "+5",
+            "1.5",
+            "120.5",
+            "5s",
+            "0x5",
+            "1e3",
+            "1e10000",
+            "５",
+            "NaN",
+            "inf",
+            "-3",
+            "5, 10",
+            "1994-11-06T08:49:37Z",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Mon, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "Sun, 6 Nov 1994 8:49:37 GMT",
+        ]
+        .iter()
+        .map(|text| text.as_bytes().to_vec())
+        .collect();
+        cases.push(vec![0xff, 0xfe]);
+        cases.push("é".as_bytes().to_vec());
+        for value in cases {
+            assert_eq!(parse(&value, now()), None, "{:?}", String::from_utf8_lossy(&value));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics(value: Vec<u8>) {
+            let _ = parse(&value, now());
+        }
+
+        #[test]
+        fn jitter_is_added_and_bounded(seconds: u64, seed: u64) {
+            let header = Duration::from_secs(seconds);
+            let wait = jittered(header, &mut fastrand::Rng::with_seed(seed));
+            prop_assert!(wait >= header);
+            prop_assert!(wait - header <= (header / 10).min(Duration::from_secs(1)));
+        }
+    }
+}
