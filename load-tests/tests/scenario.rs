@@ -1,5 +1,12 @@
 //! Scenarios: what is read, and that every mistake names its place.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
+)]
+
 use damper_load::scenario::{EMBEDDED, Measure, Pacing, Way, load, parse};
 
 const LEAST: &str = r#"
