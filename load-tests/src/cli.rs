@@ -2,6 +2,7 @@
 
 mod run;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,6 +17,8 @@ Scenarios that are part of the binary:
   server-killed   the damper server dies in the middle of a partial outage and comes back        (75 s each way)
 
 Examples:
+  damper-load demo
+  damper-load demo --svg incident.svg
   damper-load storm --scenario incident-0312
   damper-load storm --scenario chapter-r2 --only damper --json r2.json
   damper-load storm --scenario my.toml --seed 7 --duration 20
@@ -35,6 +38,13 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Shows the 03:12 incident twice, a minute in all: without damper, and with it. Start here.
+    ///
+    /// Forty-one runs call a provider that starts to answer 503 to one call in eight. Left to themselves their
+    /// retries drive the account over its rate limit, and it stays there when the provider is well again. The
+    /// second half runs the same traffic with a damper server in this process. Nothing is written to disk
+    /// unless asked for.
+    Demo(Demo),
     /// Runs a scenario three ways, one after the other, and compares them.
     #[command(after_help = AFTER_HELP)]
     Storm(Storm),
@@ -57,6 +67,15 @@ struct Storm {
     /// Seconds for each way, instead of the scenario's.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     duration: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct Demo {
+    /// Where the damper server listens; without this option, another free port if the default is taken.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     output: Output,
 }

@@ -12,8 +12,9 @@
 //! - **Account limit.** At most `per_s x window` requests in a sliding window, beyond it 429 and a Retry-After in
 //!   whole seconds, at least 1. With `counts_refused` a refused request counts in the window like any other:
 //!   some providers of metered interfaces say so in their documentation, and it is what turns a small excess
-//!   into a lasting one, since whoever keeps sending above the limit is refused altogether. Without it a client that
-//!   retries forever is served at the limit, and there is no collapse to prevent: set it to false and see.
+//!   into a lasting one, since whoever keeps sending above the limit is refused altogether. Without it such a client
+//!   is served at the limit. The incident depends on it: with `counts_refused = false` the same fleet suffers for as
+//!   long as the provider does and is well again with it; clients that honour Retry-After collapse all the same.
 //! - **Refusals are cheap, not free.** Each 429, and each 503 of a full queue, takes `refusal_cost` of an attempt's
 //!   work from the capacity.
 //!

@@ -69,7 +69,8 @@ pub enum FleetError {
     Overdue(usize, Duration),
 }
 
-/// Lets operations arrive for `duration` after the recorder's start and waits for their ends.
+/// Lets operations arrive for `duration` after the recorder's start and waits for their ends. Returns how long
+/// they arrived.
 ///
 /// # Errors
 /// A bug in the load generator or in a client.
@@ -80,7 +81,7 @@ pub async fn drive(
     callers: &[Arc<Caller>],
     recorder: &Recorder,
     stop: &mut Stop,
-) -> Result<(), FleetError> {
+) -> Result<Duration, FleetError> {
     let mut operations = JoinSet::new();
     let arrivals = Arrivals::new(traffic, seed).take_while(|at| *at < duration);
     for ((number, at), caller) in (0_u64..).zip(arrivals).zip(callers.iter().cycle()) {
@@ -96,10 +97,12 @@ pub async fn drive(
             ended?;
         }
     }
+    let arrived = if stop.is_requested() { recorder.now().min(duration) } else { duration };
     tokio::select! {
-        ended = drain(&mut operations, traffic.deadline() + GRACE) => ended,
-        () = async { stop.requested().await; tokio::time::sleep(INTERRUPTED_GRACE).await } => Ok(()),
+        ended = drain(&mut operations, traffic.deadline() + GRACE) => ended?,
+        () = async { stop.requested().await; tokio::time::sleep(INTERRUPTED_GRACE).await } => {}
     }
+    Ok(arrived)
 }
 
 async fn drain(operations: &mut JoinSet<()>, patience: Duration) -> Result<(), FleetError> {

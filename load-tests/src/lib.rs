@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod measure;
 pub mod report;
 pub mod scenario;
+pub mod server;
 pub mod stop;
 pub mod storm;
 pub mod units;

@@ -35,10 +35,10 @@ impl Report {
         Self { scenario, runs, judgements }
     }
 
-    /// Whether a human must look: an expectation was missed, or could not be judged.
+    /// Whether a human must look: an expectation was missed, or the storm was stopped early.
     #[must_use]
     pub fn needs_a_human(&self) -> bool {
         self.runs.iter().any(|run| run.interrupted)
-            || self.judgements.iter().any(|judgement| judgement.verdict != Verdict::Met)
+            || self.judgements.iter().any(|judgement| judgement.verdict == Verdict::Missed)
     }
 }

@@ -1,17 +1,18 @@
 //! A storm: the same traffic against the same flaky dependency, one way of retrying after the other.
 
+mod fleet_of;
+mod run;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::SocketAddr;
 
-use tokio::time::sleep_until;
+use damper_protocol::DependencyState;
 
-use crate::flaky;
-use crate::fleet::{self, FleetError};
-use crate::measure::{Recorder, Second};
+use crate::fleet::FleetError;
+use crate::measure::Second;
 use crate::scenario::{Scenario, Way};
+use crate::server::{Server, ServerError};
 use crate::stop::Stop;
-use crate::ways::{Caller, Local, Wire};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -20,6 +21,17 @@ pub struct Order {
     pub scenario: Scenario,
     /// The ways, in this order.
     pub ways: Vec<Way>,
+    /// The server of the way `damper`.
+    pub server: ServerChoice,
+}
+
+/// Which server the way `damper` uses.
+#[derive(Clone, Debug)]
+pub enum ServerChoice {
+    /// One in this process, on this address, with the scenario's policy.
+    Own(SocketAddr),
+    /// One that runs already, with the policy that it has.
+    Running(String),
 }
 
 /// Hears what goes on while it goes on.
@@ -47,6 +59,8 @@ pub struct Run {
     pub reasons: BTreeMap<String, u64>,
     /// Whether it was stopped early.
     pub interrupted: bool,
+    /// What the damper server had counted in the end.
+    pub server: Option<DependencyState>,
 }
 
 /// Why a storm could not be run to its end.
@@ -58,6 +72,15 @@ pub enum StormError {
     /// No HTTP client.
     #[error("no HTTP client: {0}")]
     Http(#[from] reqwest::Error),
+    /// No damper client.
+    #[error("no damper client: {0}")]
+    Client(#[from] damper_client::BuildError),
+    /// No damper server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A running server cannot be killed from here.
+    #[error("the scenario kills and starts its server; that needs the server in this process, not --server")]
+    ForeignServer,
     /// A bug.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -66,66 +89,33 @@ pub enum StormError {
 /// Runs the ways of an order; stops early with what was measured if asked to.
 ///
 /// # Errors
-/// The machine has no sockets, or there is a bug.
+/// The machine has no sockets, the policy is none, or there is a bug.
 pub async fn run(order: &Order, progress: &dyn Progress, stop: &Stop) -> Result<Vec<Run>, StormError> {
+    let mut server = server(order, progress)?;
     let mut runs = Vec::new();
     for way in &order.ways {
         if stop.is_requested() {
             break;
         }
         progress.starts(*way, &order.scenario);
-        runs.push(run_way(&order.scenario, *way, progress, stop.clone()).await?);
+        runs.push(run::run_way(order, *way, &mut server, progress, stop.clone()).await?);
+    }
+    if let Some(server) = &mut server {
+        server.kill().await?;
     }
     Ok(runs)
 }
 
-async fn run_way(
-    scenario: &Scenario,
-    way: Way,
-    progress: &dyn Progress,
-    mut stop: Stop,
-) -> Result<Run, StormError> {
-    let recorder = Arc::new(Recorder::default());
-    let dependency = flaky::serve(&scenario.dependency, scenario.seed, Arc::clone(&recorder)).await?;
-    let url = format!("http://{}/", dependency.address());
-    let max_attempts = match way {
-        Way::None => 1,
-        Way::Local | Way::Damper => scenario.local.max_attempts,
-    };
-    let timeout = scenario.traffic.attempt_timeout();
-    let callers = (0..scenario.traffic.clients)
-        .map(|client| {
-            let wire = Wire::new(url.clone(), Arc::clone(&recorder), timeout, max_attempts)?;
-            Ok(Arc::new(match way {
-                Way::None => Caller::None(wire),
-                Way::Local | Way::Damper => {
-                    Caller::Local(Local::new(wire, scenario.local.clone(), scenario.seed ^ client))
-                }
-            }))
-        })
-        .collect::<Result<Vec<_>, reqwest::Error>>()?;
-    let duration = Duration::from_secs(scenario.duration_s);
-    let outcome = tokio::select! {
-        outcome = fleet::drive(&scenario.traffic, scenario.seed, duration, &callers, &recorder, &mut stop) => outcome,
-        never = tick(way, &recorder, progress) => never,
-    };
-    outcome?;
-    let seconds = recorder.seconds();
-    let interrupted = stop.is_requested();
-    let whole = usize::try_from(if interrupted { recorder.now().as_secs() } else { scenario.duration_s });
-    let arriving = whole.unwrap_or(usize::MAX).min(seconds.len());
-    Ok(Run { way, max_attempts, seconds, arriving, reasons: recorder.reasons(), interrupted })
-}
-
-/// Tells of each second shortly after it is over.
-async fn tick<T>(way: Way, recorder: &Recorder, progress: &dyn Progress) -> T {
-    let mut over = recorder.started();
-    let mut index = 0;
-    loop {
-        over += Duration::from_secs(1);
-        sleep_until(over + Duration::from_millis(20)).await;
-        let second = recorder.seconds().get(index).copied().unwrap_or_default();
-        progress.second(way, index, &second);
-        index += 1;
+/// The server of this process, if one is needed. It starts before the first way, so that it can be looked at.
+fn server(order: &Order, progress: &dyn Progress) -> Result<Option<Server>, StormError> {
+    match &order.server {
+        ServerChoice::Own(address) if order.ways.contains(&Way::Damper) => {
+            let server = Server::start(*address, &order.scenario)?;
+            let (url, name) = (server.url(), &order.scenario.dependency.name);
+            progress.note(&format!("damper listens: {url}/metrics and {url}/v1/dependencies/{name}"));
+            Ok(Some(server))
+        }
+        ServerChoice::Running(_) if !order.scenario.events.is_empty() => Err(StormError::ForeignServer),
+        _ => Ok(None),
     }
 }

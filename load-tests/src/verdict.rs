@@ -56,12 +56,13 @@ fn one(run: &Run, measure: Measure, bound: &Bound) -> Judgement {
     let at_most = bound.at_most.map(|limit| limit + tolerance(limit));
     let value = reading.map(|reading| reading.value);
     let verdict = match value {
-        Some(value) if covered => {
+        _ if !covered => Verdict::NotJudged,
+        Some(value) => {
             let holds =
                 at_least.is_none_or(|limit| value >= limit) && at_most.is_none_or(|limit| value <= limit);
             if holds { Verdict::Met } else { Verdict::Missed }
         }
-        _ => Verdict::NotJudged,
+        None => Verdict::Missed,
     };
     let (from_s, until_s) = (bound.from_s, bound.until_s);
     Judgement { way: run.way, measure, value, at_least, at_most, from_s, until_s, verdict }
@@ -73,9 +74,9 @@ fn reading(run: &Run, measure: Measure, bound: &Bound) -> (Option<Reading>, bool
         return (Span::of_run(&run.seconds, run.arriving).reading(measure), !run.interrupted);
     }
     let index = |second: u64| usize::try_from(second).unwrap_or(usize::MAX);
-    let from = bound.from_s.map_or(0, index).min(run.arriving);
+    let from = bound.from_s.map_or(0, index);
     let until = bound.until_s.map_or(run.arriving, index);
-    let covered = until <= run.arriving && (bound.until_s.is_some() || !run.interrupted);
+    let covered = from < until && until <= run.arriving && (bound.until_s.is_some() || !run.interrupted);
     let seconds = run.seconds.get(from..until.min(run.arriving)).unwrap_or_default();
     (Span::over(seconds).reading(measure), covered)
 }
@@ -94,6 +95,7 @@ mod tests {
             arriving: seconds,
             reasons: Default::default(),
             interrupted,
+            server: None,
         }
     }
 
@@ -124,7 +126,11 @@ mod tests {
         assert_eq!(one(&run(10, true), Measure::FirstSuccess, &early).verdict, Verdict::Missed);
         let late = Bound { from_s: Some(8), until_s: Some(12), ..bound() };
         assert_eq!(one(&run(10, false), Measure::FirstSuccess, &late).verdict, Verdict::NotJudged);
-        let nothing = one(&run(10, false), Measure::RecoveryRate, &Bound { from_s: Some(30), ..bound() });
-        assert_eq!((nothing.verdict, nothing.value), (Verdict::NotJudged, None));
+    }
+
+    #[test]
+    fn a_figure_that_nothing_was_measured_for_is_missed() {
+        let nothing = one(&run(10, false), Measure::ErrorShare, &bound());
+        assert_eq!((nothing.verdict, nothing.value), (Verdict::Missed, None));
     }
 }

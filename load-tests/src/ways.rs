@@ -1,9 +1,11 @@
 //! The ways of retrying. They differ in nothing but what happens between two attempts: arrivals, attempts and
 //! measurement are the fleet's and the wire's, one code path for all.
 
+mod damper;
 mod local;
 mod wire;
 
+pub use damper::Damper;
 pub use local::Local;
 pub use wire::{Operation, Wire};
 
@@ -14,6 +16,8 @@ pub enum Caller {
     None(Wire),
     /// Its own retries.
     Local(Local),
+    /// Retries that damper grants.
+    Damper(Damper),
 }
 
 impl Caller {
@@ -22,6 +26,7 @@ impl Caller {
         let (wire, success) = match self {
             Self::None(wire) => (wire, wire.attempt(operation, 1).await == crate::measure::Outcome::Success),
             Self::Local(local) => (local.wire(), local.carry_out(operation).await),
+            Self::Damper(damper) => (damper.wire(), damper.carry_out(operation).await),
         };
         wire.recorder().ended(operation.first_ok(), success);
     }

@@ -1,12 +1,19 @@
 //! Carries out a command.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::{Cli, Command, End, Output, Storm};
+use super::{Cli, Command, Demo, End, Output, Storm};
 use crate::report::{self, Live, Report};
 use crate::scenario::{self, Way};
 use crate::stop;
-use crate::storm::{self, Order, StormError};
+use crate::storm::{self, Order, ServerChoice, StormError};
+
+/// The scenario of the demo.
+const DEMO: &str = "incident-0312";
+
+/// Any free port of this machine, reachable from nowhere else.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 pub(super) fn run(cli: Cli) -> End {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -17,6 +24,7 @@ pub(super) fn run(cli: Cli) -> End {
         let (stopper, stop) = stop::pair();
         let command = async {
             match cli.command {
+                Command::Demo(args) => run_demo(args, &stop).await,
                 Command::Storm(args) => run_storm(args, &stop).await,
             }
         };
@@ -35,10 +43,41 @@ async fn run_storm(args: Storm, stop: &stop::Stop) -> End {
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.duration_s = args.duration.unwrap_or(scenario.duration_s);
     let ways = args.only.map_or_else(|| Way::ALL.to_vec(), |way| vec![way]);
-    let order = Order { scenario, ways };
+    let server = args.server.map_or(ServerChoice::Own(ANY_PORT), ServerChoice::Running);
+    let order = Order { scenario, ways, server };
     match storm::run(&order, &Live, stop).await {
         Ok(runs) => conclude(&Report::new(order.scenario, runs), &args.output),
         Err(error) => failed(&error),
+    }
+}
+
+async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
+    let scenario = match scenario::load(DEMO) {
+        Ok(scenario) => scenario,
+        Err(error) => return look(&error.to_string()),
+    };
+    let address = args.listen.unwrap_or_else(usual_address);
+    let server = ServerChoice::Own(address);
+    eprintln!("{}\n", scenario.about);
+    let order = Order { scenario, ways: vec![Way::Local, Way::Damper], server };
+    match storm::run(&order, &Live, stop).await {
+        Ok(runs) => {
+            let end = conclude(&Report::new(order.scenario, runs), &args.output);
+            if stop.is_requested() { End::Success } else { end }
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// The address that documentation speaks of, or any port if another process has it.
+fn usual_address() -> SocketAddr {
+    let usual = damper_protocol::DEFAULT_ADDRESS;
+    match usual.parse().ok().filter(|address| std::net::TcpListener::bind::<SocketAddr>(*address).is_ok()) {
+        Some(address) => address,
+        None => {
+            eprintln!("{usual} is taken: using another port");
+            ANY_PORT
+        }
     }
 }
 

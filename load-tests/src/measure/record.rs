@@ -171,7 +171,7 @@ struct Records {
     reasons: BTreeMap<String, u64>,
 }
 
-/// Counts what happens, by the second since it was made.
+/// Counts what happens, by the second.
 #[derive(Debug)]
 pub struct Recorder {
     started: Instant,
@@ -180,21 +180,27 @@ pub struct Recorder {
 
 impl Default for Recorder {
     fn default() -> Self {
-        Self { started: Instant::now(), records: Mutex::default() }
+        Self::starting_after(Duration::ZERO)
     }
 }
 
 impl Recorder {
-    /// When it was made.
+    /// A recorder whose time starts after `delay`, so that the fleet can be set up before.
+    #[must_use]
+    pub fn starting_after(delay: Duration) -> Self {
+        Self { started: Instant::now() + delay, records: Mutex::default() }
+    }
+
+    /// When its time starts.
     #[must_use]
     pub const fn started(&self) -> Instant {
         self.started
     }
 
-    /// Time since then.
+    /// Time since then; zero before.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.started.elapsed()
+        Instant::now().saturating_duration_since(self.started)
     }
 
     /// What was counted so far, one entry for each second since the start.

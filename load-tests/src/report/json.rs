@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use damper_protocol::DependencyState;
 use serde::Serialize;
 
 use super::Report;
@@ -33,6 +34,7 @@ struct WayDocument<'a> {
     totals: Second,
     reasons: &'a BTreeMap<String, u64>,
     seconds: &'a [Second],
+    server: Option<&'a DependencyState>,
 }
 
 /// The report as one JSON document.
@@ -71,5 +73,6 @@ fn way<'a>(report: &'a Report, run: &'a Run) -> WayDocument<'a> {
         totals: *span.total(),
         reasons: &run.reasons,
         seconds: &run.seconds,
+        server: run.server.as_ref(),
     }
 }

@@ -168,6 +168,7 @@ mod tests {
             arriving: 30,
             reasons: Default::default(),
             interrupted: false,
+            server: None,
         };
         Report::new(load("incident-0312").unwrap(), ways.iter().map(run).collect())
     }

@@ -1,0 +1,123 @@
+//! A damper server in this process, on a runtime and a thread of its own, so that it can be killed.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use crate::scenario::Scenario;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Its address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The scenario's `[damper]` is no policy.
+    #[error("the scenario's `damper` table is no policy: {0}")]
+    Policy(String),
+    /// It ended although nobody asked it to.
+    #[error("the damper server ended by itself: {0}")]
+    Ended(String),
+}
+
+/// A server that runs, or could be started again on the same address.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    config: String,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    kill: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl Server {
+    /// Starts a server on `address` whose only dependency is the scenario's, with the scenario's policy.
+    ///
+    /// # Errors
+    /// The address is taken, or the policy is none.
+    pub fn start(address: SocketAddr, scenario: &Scenario) -> Result<Self, ServerError> {
+        let config = config(scenario)?;
+        let listener = listen(address)?;
+        let address = listener.local_addr().map_err(|source| ServerError::Listen { address, source })?;
+        let mut server = Self { address, config, running: None };
+        server.run(listener);
+        Ok(server)
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Kills it: its tasks are dropped where they stand, its sockets close, nothing is said to anybody.
+    ///
+    /// # Errors
+    /// It had ended before.
+    pub async fn kill(&mut self) -> Result<(), ServerError> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        let _ = running.kill.send(());
+        let ended = tokio::task::spawn_blocking(|| running.thread.join()).await;
+        match ended {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(why))) => Err(ServerError::Ended(why)),
+            Ok(Err(_)) | Err(_) => Err(ServerError::Ended("it panicked".to_owned())),
+        }
+    }
+
+    /// Starts it again on the same address, with nothing in its memory.
+    ///
+    /// # Errors
+    /// The address has been taken in the meantime.
+    pub fn start_again(&mut self) -> Result<(), ServerError> {
+        let listener = listen(self.address)?;
+        self.run(listener);
+        Ok(())
+    }
+
+    fn run(&mut self, listener: TcpListener) {
+        let (kill, killed) = oneshot::channel();
+        let config = self.config.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(async {
+                tokio::select! {
+                    ended = serve(listener, &config) => ended,
+                    _ = killed => Ok(()),
+                }
+            })
+        });
+        self.running = Some(Running { kill, thread });
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|source| ServerError::Listen { address, source })
+}
+
+/// The configuration file of a server that knows the scenario's dependency and nothing else.
+fn config(scenario: &Scenario) -> Result<String, ServerError> {
+    let policy = toml::Value::Table(scenario.damper.clone());
+    let dependencies = toml::Table::from_iter([(scenario.dependency.name.clone(), policy)]);
+    let config = toml::Table::from_iter([("dependencies".to_owned(), toml::Value::Table(dependencies))]);
+    toml::to_string(&config).map_err(|error| ServerError::Policy(error.to_string()))
+}
+
+async fn serve(_listener: TcpListener, _config: &str) -> Result<(), String> {
+    Err("not yet".to_owned())
+}
