@@ -14,6 +14,10 @@ use crate::{BreakerState, BreakerVersion, BreakerView, Class, Moment, Report, Sp
 
 const RING_SLOTS: usize = 10;
 
+/// The largest version that is taken from a peer's word. Beyond any that is reached by transitions, and far
+/// enough from the end of the integer that the version can always rise.
+const LARGEST_ADOPTED: u64 = 1 << 40;
+
 /// The state machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
@@ -184,7 +188,7 @@ impl Breaker {
 
     /// A client that saw this breaker open under another server life must not find it closed after a restart.
     fn adopt(&mut self, now: Moment, report: &Report) {
-        let ahead = report.breaker_version > self.version;
+        let ahead = self.version < report.breaker_version && report.breaker_version <= LARGEST_ADOPTED;
         if !ahead || self.forced.is_some() {
             return;
         }

@@ -1,1 +1,8 @@
+//! The whole state machine. `bench` drives it in virtual time; each submodule asks one kind of question.
 
+mod bench;
+mod bounds;
+mod decisions;
+mod fairness;
+mod history;
+mod waiting;

@@ -1,1 +1,121 @@
+use proptest::prelude::*;
 
+use super::*;
+use crate::PolicyDraft;
+
+fn policy(edit: impl FnOnce(&mut PolicyDraft)) -> Policy {
+    let mut draft = PolicyDraft::default();
+    edit(&mut draft);
+    Policy::new(&draft).unwrap()
+}
+
+fn first_attempts(started: u64, succeeded: u64) -> Totals {
+    Totals { logical: started, success: succeeded, ..Totals::default() }
+}
+
+/// The terms in the second after one with these first attempts.
+fn terms_after(policy: &Policy, started: u64, succeeded: u64) -> Terms {
+    let mut feed = Feed::new(Moment::ORIGIN, policy);
+    feed.count(&first_attempts(started, succeeded));
+    feed.roll(Moment::from_millis(1000), policy).unwrap().1
+}
+
+#[test]
+fn each_term_binds_in_its_turn() {
+    let fixed = policy(|d| d.retry.per_s = Some(10.0));
+    let fixed_terms = terms_after(&fixed, 100, 100);
+    assert_eq!((fixed_terms.rate, fixed_terms.bound_by), (MicrosPerSecond::from_per_s(10), BoundBy::PerS));
+
+    let ratio = policy(|d| d.retry.ratio = Some(0.3));
+    let ratio_terms = terms_after(&ratio, 1000, 1000);
+    assert_eq!((ratio_terms.rate, ratio_terms.bound_by), (MicrosPerSecond::from_per_s(300), BoundBy::Ratio));
+
+    let room = policy(|d| d.capacity_per_s = Some(130.0));
+    let room_terms = terms_after(&room, 120, 120);
+    assert_eq!((room_terms.rate, room_terms.bound_by), (MicrosPerSecond::from_per_s(8), BoundBy::Headroom));
+
+    let crowded = terms_after(&room, 500, 500);
+    assert_eq!((crowded.rate, crowded.bound_by), (MicrosPerSecond::from_per_s(1), BoundBy::Floor));
+}
+
+#[test]
+fn failures_retries_and_starts_deposit_nothing() {
+    let ratio = policy(|d| {
+        d.retry.ratio = Some(1.0);
+        d.retry.floor_per_s = Some(0.0);
+    });
+    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    feed.count(&Totals {
+        logical: 100,
+        physical: 400,
+        success: 30,
+        recovered: 30,
+        failures: [370; _],
+        ..Totals::default()
+    });
+    let (_, terms) = feed.roll(Moment::from_millis(1000), &ratio).unwrap();
+    assert_eq!(terms.rate, MicrosPerSecond::ZERO);
+}
+
+#[test]
+fn reports_that_arrive_in_bunches_keep_the_burst() {
+    let ratio = policy(|d| d.retry.ratio = Some(0.1));
+    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    for second in 1..=6 {
+        if second % 2 == 0 {
+            feed.count(&first_attempts(1000, 1000));
+        }
+        let (_, terms) = feed.roll(Moment::from_millis(second * 1000), &ratio).unwrap();
+        if second > 2 {
+            assert_eq!(terms.burst, MicroTokens::from_tokens(100), "second {second}");
+        }
+    }
+}
+
+#[test]
+fn a_long_silence_is_crossed_in_a_few_steps() {
+    let ratio = policy(|d| d.retry.ratio = Some(0.1));
+    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    feed.count(&first_attempts(1000, 1000));
+    let mut steps = 0;
+    while let Some((_, terms)) = feed.roll(Moment::NEVER, &ratio) {
+        steps += 1;
+        assert!(steps <= LOOK_BACK + 2, "closed form");
+        let paid_out = steps == 1;
+        assert_eq!(terms.bound_by, if paid_out { BoundBy::Ratio } else { BoundBy::Floor });
+    }
+    assert!(Moment::NEVER.since(feed.second) < Span::SECOND);
+}
+
+proptest! {
+    /// The ratio is exact to 0.1 % from 0.0001 to 10, however unevenly reports arrive.
+    #[test]
+    fn every_success_is_paid_out_once(
+        ratio_ppm in 100..=10_000_000_u32, reports in prop::collection::vec((0..2500_u64, 0..20_000_u64), 1..60),
+    ) {
+        let policy = policy(|d| {
+            d.retry.ratio = Some(f64::from(ratio_ppm) / 1e6);
+            d.retry.floor_per_s = Some(0.0);
+        });
+        let mut feed = Feed::new(Moment::ORIGIN, &policy);
+        let (mut now, mut succeeded) = (0, 0_u128);
+        // The integral of the rate, in micro-tokens x milliseconds.
+        let (mut paid, mut since, mut rate) = (0_u128, 0_u64, 0_u64);
+        let mut pay_until = |feed: &mut Feed, now: u64| {
+            while let Some((at, terms)) = feed.roll(Moment::from_millis(now), &policy) {
+                let at = at.as_nanos() / 1_000_000;
+                paid += u128::from(rate) * u128::from(at - since);
+                (since, rate) = (at, terms.rate.as_micros());
+            }
+            paid
+        };
+        for (gap, count) in reports {
+            now += gap;
+            pay_until(&mut feed, now);
+            feed.count(&first_attempts(count, count));
+            succeeded += u128::from(count);
+        }
+        let paid = pay_until(&mut feed, now + 10_000);
+        prop_assert_eq!(paid, succeeded * u128::from(ratio_ppm) * 1000);
+    }
+}
