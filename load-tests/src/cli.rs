@@ -21,12 +21,14 @@ Examples:
   damper-load demo --svg incident.svg
   damper-load storm --scenario incident-0312
   damper-load storm --scenario chapter-r2 --only damper --json r2.json
+  damper-load scenarios chapter-r2 > my.toml
   damper-load storm --scenario my.toml --seed 7 --duration 20
 
-Live lines go to standard error, the closing table to standard output.
+Live lines go to standard error, the closing table to standard output. Ctrl-C stops early and still prints what was
+measured.
 
-Exit codes: 0 success; 1 a human must look: an expectation missed or not judged, or a scenario that cannot be read;
-2 wrong usage; 70 a bug.";
+Exit codes: 0 success; 1 a human must look: an expectation missed, a storm stopped early, or a scenario that cannot
+be read; 2 wrong usage; 70 a bug.";
 
 /// Proves what damper does, on real sockets: the same traffic without retries, with local retries, with damper.
 #[derive(Debug, Parser)]
@@ -48,6 +50,11 @@ enum Command {
     /// Runs a scenario three ways, one after the other, and compares them.
     #[command(after_help = AFTER_HELP)]
     Storm(Storm),
+    /// Lists the built-in scenarios, or prints one as a file to start from.
+    Scenarios {
+        /// The one to print.
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,7 @@ pub(super) fn run(cli: Cli) -> End {
             match cli.command {
                 Command::Demo(args) => run_demo(args, &stop).await,
                 Command::Storm(args) => run_storm(args, &stop).await,
+                Command::Scenarios { name } => show_scenarios(name.as_deref()),
             }
         };
         tokio::select! {
@@ -66,6 +67,23 @@ async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
             if stop.is_requested() { End::Success } else { end }
         }
         Err(error) => failed(&error),
+    }
+}
+
+fn show_scenarios(wanted: Option<&str>) -> End {
+    let Some(wanted) = wanted else {
+        for (name, text) in scenario::EMBEDDED {
+            let about = scenario::parse(name, text).map_or_else(|error| error.to_string(), |it| it.about);
+            println!("{name:<16}{about}");
+        }
+        return End::Success;
+    };
+    match scenario::EMBEDDED.iter().find(|(name, _)| *name == wanted) {
+        Some((_, text)) => {
+            print!("{text}");
+            End::Success
+        }
+        None => look(&format!("no built-in scenario `{wanted}`; `damper-load scenarios` lists them")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One way, from its first operation to its last answer.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,17 +44,20 @@ pub(super) async fn run_way(
     let callers = callers(scenario, way, &dependency, &url, &recorder)?;
     let duration = Duration::from_secs(scenario.duration_s);
     let events = if way == Way::Damper { scenario.events.as_slice() } else { &[] };
+    let teller = Teller { way, recorder: &recorder, progress, told: Cell::new(0) };
     let arrived = tokio::select! {
         outcome = fleet::drive(&scenario.traffic, scenario.seed, duration, &callers, &recorder, &mut stop) => outcome?,
-        never = tick(way, &recorder, progress) => match never {},
+        never = teller.tell() => match never {},
         Err(error) = happen(events, server, &recorder, progress) => return Err(error),
     };
     let seconds = recorder.seconds();
+    let arriving = usize::try_from(arrived.as_secs()).unwrap_or(usize::MAX).min(seconds.len());
+    teller.tell_up_to(arriving);
     let account = settle(&callers, &url, &scenario.dependency.name).await;
     Ok(Run {
         way,
         max_attempts: attempts_of(scenario, way),
-        arriving: usize::try_from(arrived.as_secs()).unwrap_or(usize::MAX).min(seconds.len()),
+        arriving,
         seconds,
         reasons: recorder.reasons(),
         interrupted: stop.is_requested(),
@@ -61,16 +65,30 @@ pub(super) async fn run_way(
     })
 }
 
-/// Tells of each second shortly after it is over.
-async fn tick(way: Way, recorder: &Recorder, progress: &dyn Progress) -> Infallible {
-    let mut over = recorder.started();
-    let mut index = 0;
-    loop {
-        over += Duration::from_secs(1);
-        sleep_until(over + TELL_AFTER).await;
-        let second = recorder.seconds().get(index).copied().unwrap_or_default();
-        progress.second(way, index, &second);
-        index += 1;
+/// Tells of each second once, shortly after it is over.
+struct Teller<'a> {
+    way: Way,
+    recorder: &'a Recorder,
+    progress: &'a dyn Progress,
+    told: Cell<usize>,
+}
+
+impl Teller<'_> {
+    async fn tell(&self) -> Infallible {
+        let mut over = self.recorder.started();
+        loop {
+            over += Duration::from_secs(1);
+            sleep_until(over + TELL_AFTER).await;
+            self.tell_up_to(self.told.get() + 1);
+        }
+    }
+
+    fn tell_up_to(&self, count: usize) {
+        let seconds = self.recorder.seconds();
+        for index in self.told.replace(count.max(self.told.get()))..count {
+            let second = seconds.get(index).copied().unwrap_or_default();
+            self.progress.second(self.way, index, &second);
+        }
     }
 }
 
