@@ -9,7 +9,7 @@ pub(crate) use ask::Answer;
 pub(crate) use dependency::DependencyState;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -70,8 +70,18 @@ pub(crate) struct Status {
     pub(crate) mode: Mode,
     pub(crate) last_sync: Option<Moment>,
     pub(crate) watching: bool,
-    /// The last fault, until the server answers.
-    pub(crate) fault: Option<Fault>,
+    /// Syncs fail, or the breaker towards the server has opened, and nothing has been heard since.
+    pub(crate) away: bool,
+    /// What the server rejects, by path: a mistake in the set-up, and no outage.
+    pub(crate) rejected: BTreeMap<Path, u16>,
+}
+
+/// The ways to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Path {
+    Ask,
+    Sync,
+    Watch,
 }
 
 impl Core {
@@ -152,35 +162,43 @@ impl Core {
         self.heard.fetch_max(nanos(now).saturating_add(1), Ordering::Relaxed);
     }
 
-    /// The server answered on some path: it is back if it had been away.
-    fn answered(&self) {
+    /// The server did what it was asked on this path: it is back if it had been away.
+    fn answered(&self, path: Path) {
         let mut status = self.status.lock();
-        let back = status.link.answered();
-        let faulty = status.fault.take();
+        let was_open = status.link.answered();
+        let was_away = std::mem::take(&mut status.away);
+        let was_rejected = status.rejected.remove(&path);
         drop(status);
-        if back {
+        if was_open || was_away {
             self.server_is_back.notify_waiters();
+            tracing::info!(target: "damper", "the server answers again");
         }
-        if let Some(fault) = faulty {
-            tracing::info!(target: "damper", %fault, "the server answers again");
+        if was_rejected.is_some() {
+            tracing::info!(target: "damper", ?path, "the server accepts this client's requests again");
         }
     }
 
-    /// The server did not do what it was asked. Said once, until it answers again.
-    fn faulted(&self, fault: Fault, now: Moment) {
+    /// The server did not do what it was asked. Said once, until it does.
+    fn faulted(&self, path: Path, fault: Fault) {
         let mut status = self.status.lock();
-        match fault {
+        let said = match fault {
             Fault::Unreachable | Fault::NoAnswer => {
-                status.link.failed(now);
+                let opened = status.link.failed(self.clock.now());
+                let away = path == Path::Sync || opened;
+                away && !std::mem::replace(&mut status.away, true)
             }
-            Fault::Busy(_) | Fault::Rejected(_) => {
+            Fault::Rejected(code) => {
                 status.link.answered();
+                status.rejected.insert(path, code).is_none()
             }
-        }
-        let first = status.fault.replace(fault).is_none();
+            Fault::Busy(_) => {
+                status.link.answered();
+                false
+            }
+        };
         drop(status);
-        if first {
-            tracing::warn!(target: "damper", %fault, "no usable server; the outage rules are in force");
+        if said {
+            tracing::warn!(target: "damper", ?path, %fault, "the server cannot be used");
         }
     }
 

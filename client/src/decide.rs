@@ -83,3 +83,138 @@ fn wait(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration, StopReason> {
     }
     Ok(backoff.max(pause))
 }
+
+#[cfg(test)]
+mod tests {
+    use damper_protocol::Dispatch;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Deadline, clock::Clock};
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn limit(deadline: Option<Duration>) -> Limit {
+        let deadline = deadline.map_or(Deadline::unbounded(), Deadline::after);
+        deadline.limit(Clock::start(), Duration::ZERO)
+    }
+
+    fn transient() -> Failure {
+        Failure::new(FailureClass::Transient)
+    }
+
+    fn facts(failure: &Failure) -> Facts<'_> {
+        Facts {
+            now: Duration::ZERO,
+            limit: limit(Some(ms(10_000))),
+            profile: Profile::standard(),
+            attempt: 1,
+            max_attempts: 4,
+            failure,
+            previous: None,
+            repeatable: true,
+            held_for: Duration::ZERO,
+            suppressed: false,
+            gate: Gate::Pass,
+            gate_reason: StopReason::BreakerOpen,
+            switched_off: None,
+        }
+    }
+
+    fn decide(facts: &Facts<'_>) -> Result<Duration, StopReason> {
+        after_failure(facts, &mut fastrand::Rng::with_seed(1))
+    }
+
+    #[test]
+    fn only_transient_and_rate_limited_failures_are_retried() {
+        for class in FailureClass::ALL {
+            let retried = matches!(class, FailureClass::Transient | FailureClass::RateLimited);
+            assert_eq!(decide(&facts(&Failure::new(*class))).is_ok(), retried, "{class}");
+        }
+        assert_eq!(decide(&facts(&transient().never_retried())), Err(StopReason::NotRetryable));
+    }
+
+    #[test]
+    fn each_rule_has_its_reason() {
+        let failure = transient();
+        let base = || facts(&failure);
+        let cases = [
+            (Facts { switched_off: Some(StopReason::RetriesOff), ..base() }, StopReason::RetriesOff),
+            (Facts { attempt: 4, ..base() }, StopReason::AttemptsExhausted),
+            (Facts { max_attempts: 0, ..base() }, StopReason::AttemptsExhausted),
+            (Facts { repeatable: false, ..base() }, StopReason::AmbiguousNotRepeatable),
+            (Facts { limit: limit(Some(Duration::ZERO)), ..base() }, StopReason::DeadlineTooShort),
+            (Facts { held_for: ms(10_000), ..base() }, StopReason::RetryAfterBeyondDeadline),
+            (Facts { gate: Gate::Refuse, ..base() }, StopReason::BreakerOpen),
+            (Facts { suppressed: true, ..base() }, StopReason::Suppressed),
+        ];
+        for (facts, reason) in cases {
+            assert_eq!(decide(&facts), Err(reason), "{facts:?}");
+        }
+        assert!(decide(&base()).is_ok());
+        assert!(decide(&Facts { gate: Gate::Probe, ..base() }).is_ok());
+    }
+
+    #[test]
+    fn a_pause_that_does_not_fit_stops_at_once() {
+        let pause = |pause_ms, deadline_ms: Option<u64>| {
+            let failure = transient().with_retry_after(ms(pause_ms));
+            decide(&Facts { limit: limit(deadline_ms.map(ms)), ..facts(&failure) })
+        };
+        assert!(pause(1000, Some(5000)).is_ok());
+        assert_eq!(pause(1000, Some(1000)), Err(StopReason::RetryAfterBeyondDeadline));
+        assert_eq!(pause(86_400_000, Some(2000)), Err(StopReason::RetryAfterBeyondDeadline), "b04");
+        assert!(pause(60_000, None).is_ok());
+        assert_eq!(pause(61_000, None), Err(StopReason::RetryAfterBeyondDeadline));
+    }
+
+    #[test]
+    fn b05_a_pause_of_zero_leaves_the_backoff() {
+        let failure = transient().with_retry_after(Duration::ZERO);
+        assert_eq!(decide(&facts(&failure)), decide(&facts(&transient())));
+    }
+
+    #[test]
+    fn a_misdirected_request_is_sent_again_once() {
+        let misdirected = transient().with_dispatch(Dispatch::NotProcessed).with_code("421");
+        assert!(decide(&Facts { repeatable: false, ..facts(&misdirected) }).is_ok());
+        let again = Facts { previous: Some(&misdirected), ..facts(&misdirected) };
+        assert_eq!(decide(&again), Err(StopReason::NotRetryable));
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_passes_the_deadline_and_no_pause_is_cut_short(
+            left_ms in 0..20_000_u64, pause_ms in proptest::option::of(0..20_000_u64), held_ms in 0..5000_u64,
+            attempt in 1..100_u32, limited: bool, seed: u64,
+        ) {
+            let class = if limited { FailureClass::RateLimited } else { FailureClass::Transient };
+            let mut failure = Failure::new(class);
+            failure.retry_after = pause_ms.map(ms);
+            let facts = Facts {
+                limit: limit(Some(ms(left_ms))),
+                attempt,
+                max_attempts: u32::MAX,
+                held_for: ms(held_ms),
+                ..facts(&failure)
+            };
+            if let Ok(wait) = after_failure(&facts, &mut fastrand::Rng::with_seed(seed)) {
+                prop_assert!(wait < ms(left_ms));
+                prop_assert!(wait >= ms(pause_ms.unwrap_or_default()) && wait >= ms(held_ms));
+            }
+        }
+
+        #[test]
+        fn what_may_have_had_an_effect_is_never_repeated_unless_declared(
+            dispatch in proptest::sample::select(Dispatch::ALL), class in proptest::sample::select(FailureClass::ALL),
+        ) {
+            let failure = Failure::new(class).with_dispatch(dispatch);
+            let decision = decide(&Facts { repeatable: false, ..facts(&failure) });
+            if decision.is_ok() {
+                prop_assert!(matches!(dispatch, Dispatch::NotSent | Dispatch::NotProcessed));
+            }
+        }
+    }
+}

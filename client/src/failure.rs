@@ -141,7 +141,9 @@ impl Failure {
         matches!(self.dispatch, Dispatch::NotSent | Dispatch::NotProcessed)
     }
 
-    pub(crate) fn report(&self) -> FailureReport {
+    /// What the server is told of it, some time after: what is left of the dependency's pause, if anything.
+    pub(crate) fn report(&self, ago: Duration) -> FailureReport {
+        let pause = self.retry_after.and_then(|pause| pause.checked_sub(ago));
         FailureReport {
             class: self.class,
             reason: self.reason,
@@ -149,7 +151,7 @@ impl Failure {
             dispatch: self.dispatch,
             caller_rejected: self.caller_rejected,
             code: self.code.as_deref().map(str::to_owned),
-            retry_after_ms: self.retry_after.map(crate::wire::ms_up),
+            retry_after_ms: pause.filter(|pause| !pause.is_zero()).map(crate::wire::ms_up),
         }
     }
 }

@@ -65,11 +65,15 @@ mod dependency;
 mod emergency;
 mod error;
 mod failure;
+#[cfg(test)]
+mod fake;
 mod link;
 mod observer;
 mod operation;
 mod policy;
 mod retry_after;
+#[cfg(test)]
+mod tests;
 mod totals;
 mod transport;
 mod view;

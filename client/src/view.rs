@@ -12,6 +12,9 @@ const STALE_AFTER: Duration = Duration::from_secs(30);
 /// The longest that one message can keep retries back. A longer pause has to be said again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
+/// A hold that is longer by less is not worth a message.
+const NEWS: Duration = Duration::from_secs(1);
+
 /// How long a breaker counts as open that was not said to be open for any time.
 const OPEN_UNTIL_TOLD: Duration = Duration::from_secs(1);
 
@@ -85,9 +88,13 @@ impl View {
         self.breaker = Some(Breaker { state: told.state, version: told.version, open_until });
     }
 
-    /// No retry for so long. A longer hold replaces a shorter one, never the reverse.
-    pub(crate) fn hold(&mut self, pause: Duration, now: Moment) {
-        self.hold_until = self.hold_until.max(now.saturating_add(pause.min(LONGEST_PAUSE)));
+    /// No retry for so long. A longer hold replaces a shorter one, never the reverse. True if it is news: longer
+    /// by more than a second, or the first.
+    pub(crate) fn hold(&mut self, pause: Duration, now: Moment) -> bool {
+        let before = self.hold_until;
+        self.hold_until = before.max(now.saturating_add(pause.min(LONGEST_PAUSE)));
+        let known_until = if before > now { before.saturating_add(NEWS) } else { now };
+        self.hold_until > known_until
     }
 
     /// No ask for so long.
@@ -98,7 +105,7 @@ impl View {
     /// What the breaker lets through, if the server was heard at `heard`.
     pub(crate) fn gate(&self, now: Moment, heard: Option<Moment>) -> Gate {
         match self.breaker {
-            Some(breaker) if is_fresh(now, heard) => match breaker.state {
+            Some(breaker) if is_fresh(now, heard) && !self.is_shadow() => match breaker.state {
                 BreakerState::Closed => Gate::Pass,
                 BreakerState::HalfOpen => Gate::Probe,
                 BreakerState::Open if now < breaker.open_until => Gate::Refuse,
@@ -110,8 +117,7 @@ impl View {
 
     /// True if first attempts may meet a closed gate.
     pub(crate) fn guards_first_attempts(&self) -> bool {
-        let trouble = self.breaker.is_some_and(|breaker| breaker.state != BreakerState::Closed);
-        trouble && self.policy.unwrap_or_default().on_open == OnOpen::All
+        self.was_in_trouble() && !self.is_shadow() && self.policy.unwrap_or_default().on_open == OnOpen::All
     }
 
     /// How long no retry may start yet.
@@ -120,7 +126,12 @@ impl View {
     }
 
     pub(crate) fn is_suppressed(&self, now: Moment) -> bool {
-        now < self.suppressed_until
+        now < self.suppressed_until && !self.is_shadow()
+    }
+
+    /// In shadow mode the server counts what it would refuse, and nobody refuses anything.
+    fn is_shadow(&self) -> bool {
+        self.policy.is_some_and(|policy| policy.shadow)
     }
 
     /// Why nothing passes, in the breaker's own words.
@@ -223,13 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn in_shadow_mode_nothing_is_refused() {
+        let mut view = View::default();
+        view.breaker(told(BreakerState::Open, 1, 60_000), s(0));
+        view.suppress(s(60), s(0));
+        view.policy(PolicyView { shadow: true, ..PolicyView::default() });
+        assert!(!view.guards_first_attempts() && !view.is_suppressed(s(1)));
+        assert_eq!(view.gate(s(1), Some(s(1))), Gate::Pass);
+    }
+
+    #[test]
     fn a_shorter_hold_never_replaces_a_longer_one() {
         let mut view = View::default();
-        view.hold(s(30), s(0));
-        view.hold(s(5), s(1));
-        view.hold(Duration::ZERO, s(2));
+        assert!(view.hold(s(30), s(0)));
+        assert!(!view.hold(s(5), s(1)));
+        assert!(!view.hold(Duration::ZERO, s(2)));
         assert_eq!(view.held_for(s(10)), s(20));
-        view.hold(s(40), s(10));
+        assert!(!view.hold(s(21), s(10)), "a second longer is no news");
+        assert!(view.hold(s(40), s(10)));
         assert_eq!(view.held_for(s(10)), s(40));
     }
 

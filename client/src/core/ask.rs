@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use damper_protocol::{AskRequest, AskResponse};
 use tokio::time::timeout;
 
-use super::Core;
+use super::{Core, Path};
 use crate::{clock::Moment, transport::Fault, wire::ms_down};
 
 /// How long the server may take for what it can answer at once. More than that, and the outage rules decide.
@@ -22,6 +22,8 @@ pub(crate) enum Answer {
     Rejected,
     /// No server answered in time.
     Away,
+    /// The operation's deadline passed first.
+    TooLate,
     /// No server was asked: it has been away for a while.
     CircuitOpen,
 }
@@ -34,29 +36,51 @@ impl Core {
             return Answer::CircuitOpen;
         }
         let mut outcome = self.ask_once(&ask).await;
-        if outcome == Err(Fault::NoAnswer) {
+        if outcome == Some(Err(Fault::NoAnswer)) {
             shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
             outcome = self.ask_once(&ask).await;
         }
-        match outcome {
-            Ok(_) => self.answered(),
-            Err(fault) => self.faulted(fault, self.clock.now()),
+        match &outcome {
+            Some(Ok(_)) => self.answered(Path::Ask),
+            Some(Err(fault)) => self.faulted(Path::Ask, *fault),
+            None => {}
         }
         match outcome {
-            Ok(answer) => Answer::Decided(answer),
-            Err(Fault::Busy(pause)) => Answer::Busy(pause),
-            Err(Fault::Rejected(_)) => Answer::Rejected,
-            Err(Fault::Unreachable | Fault::NoAnswer) => Answer::Away,
+            Some(Ok(answer)) => Answer::Decided(answer),
+            Some(Err(Fault::Busy(pause))) => Answer::Busy(pause),
+            Some(Err(Fault::Rejected(_))) => Answer::Rejected,
+            Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
+            None => Answer::TooLate,
         }
     }
 
-    async fn ask_once(&self, ask: &AskRequest) -> Result<AskResponse, Fault> {
+    /// One request. `None` if the operation's deadline passed before the server's time was up.
+    async fn ask_once(&self, ask: &AskRequest) -> Option<Result<AskResponse, Fault>> {
+        let deadline = self.clock.now().saturating_add(Duration::from_millis(ask.deadline_ms));
         let window = Duration::from_millis(ask.max_wait_ms.unwrap_or_default());
         let ends_at = self.clock.now().saturating_add(window).saturating_add(ANSWER_WITHIN);
-        let admitted = timeout(ANSWER_WITHIN, self.transport.ask(ask)).await;
-        let pending = admitted.unwrap_or(Err(Fault::NoAnswer))?;
-        let left = ends_at.saturating_sub(self.clock.now());
-        timeout(left, pending).await.unwrap_or(Err(Fault::NoAnswer))
+        match self.within(ANSWER_WITHIN, deadline, self.transport.ask(ask)).await? {
+            Ok(pending) => {
+                let left = ends_at.saturating_sub(self.clock.now());
+                self.within(left, deadline, pending).await
+            }
+            Err(fault) => Some(Err(fault)),
+        }
+    }
+
+    /// Waits for the server's part, but never past the deadline.
+    async fn within<T>(
+        &self,
+        patience: Duration,
+        deadline: Moment,
+        part: impl Future<Output = Result<T, Fault>>,
+    ) -> Option<Result<T, Fault>> {
+        let left = deadline.saturating_sub(self.clock.now());
+        match timeout(patience.min(left), part).await {
+            Ok(outcome) => Some(outcome),
+            Err(_) if left < patience => None,
+            Err(_) => Some(Err(Fault::NoAnswer)),
+        }
     }
 
     /// Notes that a probe has a result, and reports it soon: the whole fleet waits for it.
@@ -79,5 +103,8 @@ fn shorten(ask: &mut AskRequest, elapsed: Duration) {
     let elapsed_ms = ms_down(elapsed);
     ask.deadline_ms = ask.deadline_ms.saturating_sub(elapsed_ms);
     ask.earliest_ms = ask.earliest_ms.saturating_sub(elapsed_ms);
+    if let Some(failure) = &mut ask.failure {
+        failure.retry_after_ms = failure.retry_after_ms.map(|pause_ms| pause_ms.saturating_sub(elapsed_ms));
+    }
     ask.max_wait_ms = ask.max_wait_ms.map(|wait_ms| wait_ms.saturating_sub(elapsed_ms));
 }

@@ -65,10 +65,11 @@ impl DependencyState {
     }
 
     /// Changes the view.
-    pub(crate) fn learn(&self, change: impl FnOnce(&mut View)) {
+    pub(crate) fn learn<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
         let mut view = self.view.lock();
-        change(&mut view);
+        let learnt = change(&mut view);
         self.guarded.store(view.guards_first_attempts(), Ordering::Relaxed);
+        learnt
     }
 
     /// The policy, as far as it is known.

@@ -6,7 +6,7 @@ use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
 use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Started};
+use super::{Core, DependencyState, Path, Started, Switch};
 use crate::{backoff::uniform, transport::Fault};
 
 /// How often to sync unless the server says otherwise.
@@ -29,7 +29,7 @@ pub(crate) struct Acked(BTreeMap<Arc<str>, Totals>);
 pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
     let core = Arc::clone(&started.0);
     let mut rng = Rng::new();
-    loop {
+    while !core.is_shut_down() {
         let wait = match core.sync().await {
             Ok(wish) => wish,
             Err(_) => EVERY / 2 + uniform(EVERY / 2, &mut rng),
@@ -54,7 +54,7 @@ impl Core {
         let dependencies = self.all_dependencies();
         dependencies.iter().for_each(|dependency| dependency.sample(now));
         let request = self.report(&dependencies, &acked);
-        let within = if self.status.lock().fault.is_some() { RETRY_WITHIN } else { SYNC_WITHIN };
+        let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
         let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
         match answer {
             Ok(response) => {
@@ -62,7 +62,7 @@ impl Core {
                 Ok(self.synced(&dependencies, &response))
             }
             Err(fault) => {
-                self.faulted(fault, self.clock.now());
+                self.faulted(Path::Sync, fault);
                 Err(fault)
             }
         }
@@ -83,7 +83,7 @@ impl Core {
 
     fn synced(&self, dependencies: &[Arc<DependencyState>], response: &SyncResponse) -> Duration {
         let now = self.clock.now();
-        self.answered();
+        self.answered(Path::Sync);
         self.hear(now);
         let mut status = self.status.lock();
         let previous = status.epoch.replace(response.epoch.clone());
@@ -102,7 +102,7 @@ impl Core {
     /// How many dependencies have counts that no server has confirmed, and how many have none.
     pub(crate) async fn delivery(&self) -> (usize, usize) {
         let acked = self.acked.lock().await;
-        let all = self.all_dependencies();
+        let all = if self.switch == Switch::Inert { Vec::new() } else { self.all_dependencies() };
         let delivered = |dependency: &&Arc<DependencyState>| {
             let totals = dependency.counts.snapshot();
             acked.0.get(&dependency.name).map_or(totals == Totals::default(), |acked| *acked == totals)

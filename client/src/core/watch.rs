@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use sse_stream::{Sse, SseByteStream};
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::Core;
+use super::{Core, Path};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
@@ -70,12 +70,12 @@ impl Watch {
         let opening = self.core.transport.watch(self.last_id.as_deref());
         match timeout(OPEN_WITHIN, opening).await.unwrap_or(Err(Fault::NoAnswer)) {
             Ok(stream) => {
-                self.core.answered();
+                self.core.answered(Path::Watch);
                 self.core.status.lock().watching = true;
                 self.follow(stream).await;
                 self.core.status.lock().watching = false;
             }
-            Err(fault @ Fault::Rejected(_)) => self.core.faulted(fault, self.core.clock.now()),
+            Err(fault @ Fault::Rejected(_)) => self.core.faulted(Path::Watch, fault),
             // Asks and syncs tell an outage; the stream is allowed to break without being one.
             Err(_) => {}
         }

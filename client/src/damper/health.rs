@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use damper_protocol::Mode;
 
-use crate::{
-    core::{Core, Switch},
-    transport::Fault,
-};
+use crate::core::{Core, Switch};
 
 /// Whether the server can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +14,8 @@ pub enum Reachability {
     Unknown,
     /// It answers.
     Up,
-    /// It answers that this client asks too much.
-    Busy,
-    /// It rejects this client's requests with this status: a mistake in the set-up.
+    /// It rejects some of this client's requests, asks, syncs or the watch, with this status: a mistake in the
+    /// set-up.
     Rejected(u16),
     /// It does not answer; the outage rules are in force.
     Down,
@@ -48,10 +44,9 @@ impl Health {
         let now = core.clock.now();
         let status = core.status.lock();
         Self {
-            server: match status.fault {
-                Some(Fault::Unreachable | Fault::NoAnswer) => Reachability::Down,
-                Some(Fault::Busy(_)) => Reachability::Busy,
-                Some(Fault::Rejected(status)) => Reachability::Rejected(status),
+            server: match status.rejected.values().next() {
+                _ if status.away => Reachability::Down,
+                Some(code) => Reachability::Rejected(*code),
                 None if status.last_sync.is_none() => Reachability::Unknown,
                 None => Reachability::Up,
             },

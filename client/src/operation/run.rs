@@ -1,11 +1,10 @@
-//! An operation under way: counts, gates, asks. Everything that does not depend on the caller's types.
+//! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
+
+mod admission;
 
 use std::{error::Error, sync::Arc};
 
-use damper_protocol::{
-    AskKind, AskRequest, AskResponse, Decision, Dispatch, FailMode, FailureClass, Priority,
-};
-use fastrand::Rng;
+use damper_protocol::{Dispatch, FailureClass};
 use tokio::{runtime::Handle, time::Instant};
 
 use super::{Operation, permit::Permit};
@@ -13,12 +12,8 @@ use crate::{
     CallError, Failure, StopReason,
     attempt::Attempt,
     classify,
-    clock::Moment,
-    core::{Answer, Core, DependencyState, Switch},
-    deadline::{LEAST_ATTEMPT, Limit},
-    decide::{Facts, after_failure},
-    view::{Gate, View},
-    wire::{ms_down, ms_up},
+    core::{Core, DependencyState},
+    deadline::Limit,
 };
 
 /// Why an operation stops, and who said so.
@@ -53,6 +48,10 @@ pub(super) struct Run {
     permit: Permit,
     probe: Option<String>,
     ambiguous: bool,
+    /// The last attempt brought a pause that other operations do not know yet.
+    pause_is_news: bool,
+    /// The last attempt ended with the operation's deadline.
+    cut_off: bool,
     in_runtime: bool,
     /// The failure before the current one.
     pub(super) previous: Option<Failure>,
@@ -77,6 +76,8 @@ impl Run {
             permit: Permit::default(),
             probe: None,
             ambiguous: false,
+            pause_is_news: false,
+            cut_off: false,
             in_runtime: runtime.is_some(),
             previous: None,
         }
@@ -87,30 +88,6 @@ impl Run {
         match self.limit.leaves_an_attempt(self.core.clock.now()) {
             true => Ok(()),
             false => Err(StopReason::DeadlineTooShort.into()),
-        }
-    }
-
-    /// Whether the first attempt may meet a closed gate.
-    pub(super) fn is_guarded(&self) -> bool {
-        self.in_runtime && self.state.is_guarded() && self.core.switch != Switch::Inert
-    }
-
-    /// Passes the breaker with a first attempt: as it is, as a probe, or not at all. An outage of the server
-    /// never stops one.
-    pub(super) async fn ask_for_first(&mut self) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        let refusal = Stop::from(self.state.view(View::refusal));
-        match self.gate(now) {
-            Gate::Pass => return Ok(()),
-            Gate::Refuse => return Err(refusal),
-            Gate::Probe if self.state.view(|view| view.is_suppressed(now)) => return Err(refusal),
-            Gate::Probe => {}
-        }
-        let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
-        match self.core.ask(ask).await {
-            Answer::Decided(answer) => self.take(answer),
-            Answer::Busy(_) => Err(refusal),
-            Answer::Rejected | Answer::Away | Answer::CircuitOpen => Ok(()),
         }
     }
 
@@ -142,6 +119,7 @@ impl Run {
             None if self.limit.is_own() => Failure::own_deadline(),
             None => Failure::timed_out(),
         };
+        self.cut_off = error.is_none() && self.limit.is_own();
         self.attempt_ended(health(&failure));
         self.phase = Phase::Between;
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.operation.idempotency.has_effect();
@@ -149,10 +127,8 @@ impl Run {
         if self.attempts == 1 {
             self.state.counts.affected.up();
         }
-        if let Some(pause) = failure.retry_after {
-            let now = self.core.clock.now();
-            self.state.learn(|view| view.hold(pause, now));
-        }
+        let (pause, now) = (failure.retry_after.unwrap_or_default(), self.core.clock.now());
+        self.pause_is_news = !pause.is_zero() && self.state.learn(|view| view.hold(pause, now));
         failure
     }
 
@@ -163,159 +139,6 @@ impl Run {
             self.state.probed(token, healthy);
             self.core.report_soon();
         }
-    }
-
-    /// Decides on another attempt; returns when it may start.
-    pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
-        let failed_at = self.core.clock.now();
-        if failure.caller_rejected && !self.limit.leaves_an_attempt(failed_at) {
-            return Err(StopReason::DeadlineExceeded.into());
-        }
-        let wait = self.decide(failure, failed_at)?;
-        let not_before = failed_at.saturating_add(wait);
-        let policy = self.state.policy();
-        if ms_up(wait) > policy.max_delay_ms {
-            self.core.clock.sleep_until(not_before).await;
-            self.look_again()?;
-        }
-        let now = self.core.clock.now();
-        let ask = self.ask_for_retry(failure, now, not_before, policy.max_delay_ms);
-        match self.core.ask(ask).await {
-            Answer::Decided(answer) => self.take(answer)?,
-            Answer::Busy(pause) => {
-                self.state.learn(|view| view.suppress(pause, now));
-                return Err(StopReason::Suppressed.into());
-            }
-            Answer::Rejected => return Err(StopReason::AskRejected.into()),
-            Answer::Away => self.go_on_alone(StopReason::FailClosed)?,
-            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen)?,
-        }
-        if self.core.clock.now() < not_before {
-            self.core.clock.sleep_until(not_before).await;
-        }
-        self.look_again()
-    }
-
-    fn decide(&self, failure: &Failure, now: Moment) -> Result<std::time::Duration, Stop> {
-        let facts = self.state.view(|view| Facts {
-            now,
-            limit: self.limit,
-            profile: self.operation.profile.unwrap_or_default(),
-            attempt: self.attempts,
-            max_attempts: self.max_attempts(view),
-            failure,
-            previous: self.previous.as_ref(),
-            repeatable: self.operation.idempotency.allows_repeat(),
-            held_for: view.held_for(now),
-            suppressed: view.is_suppressed(now),
-            gate: view.gate(now, self.core.heard()),
-            gate_reason: view.refusal(),
-            switched_off: self.switched_off(),
-        });
-        after_failure(&facts, &mut Rng::new()).map_err(Stop::from)
-    }
-
-    /// What the caller set in code, within the server's maximum; else the server's policy, else the default.
-    fn max_attempts(&self, view: &View) -> u32 {
-        let allowed = view.known_policy().map(|policy| policy.max_attempts);
-        let wanted = self.operation.profile.map(|profile| profile.attempts());
-        match (wanted, allowed) {
-            (Some(wanted), Some(allowed)) => wanted.min(allowed),
-            (one, other) => one.or(other).unwrap_or_else(|| crate::Profile::standard().attempts()),
-        }
-    }
-
-    fn switched_off(&self) -> Option<StopReason> {
-        let off = !self.in_runtime || self.core.switch != Switch::On || self.state.is_private();
-        if off {
-            return Some(StopReason::RetriesOff);
-        }
-        self.core.is_shut_down().then_some(StopReason::ShutDown)
-    }
-
-    /// The world may have changed during a wait.
-    fn look_again(&self) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        if !self.limit.leaves_an_attempt(now) {
-            return Err(StopReason::DeadlineTooShort.into());
-        }
-        match self.gate(now) {
-            Gate::Refuse => Err(self.state.view(View::refusal).into()),
-            Gate::Pass | Gate::Probe => Ok(()),
-        }
-    }
-
-    fn gate(&self, now: Moment) -> Gate {
-        self.state.view(|view| view.gate(now, self.core.heard()))
-    }
-
-    fn ask_for_retry(
-        &self,
-        failure: &Failure,
-        now: Moment,
-        not_before: Moment,
-        max_delay_ms: u64,
-    ) -> AskRequest {
-        let ask = self.ask_now(Some(failure), now);
-        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(LEAST_ATTEMPT));
-        AskRequest {
-            earliest_ms: ms_up(not_before.saturating_sub(now)).min(last_start_ms),
-            max_wait_ms: Some(max_delay_ms.min(last_start_ms)),
-            ..ask
-        }
-    }
-
-    fn ask_now(&self, failure: Option<&Failure>, now: Moment) -> AskRequest {
-        let left = self.limit.left(now).unwrap_or(std::time::Duration::MAX);
-        AskRequest {
-            request_id: Some(self.core.global_id(self.core.next_id())),
-            dependency: self.state.name.to_string(),
-            tenant: self.core.tenant.clone(),
-            kind: AskKind::Retry,
-            operation: self.core.global_id(self.id),
-            attempt: self.attempts.saturating_add(1),
-            failure: failure.map(Failure::report),
-            idempotent: self.operation.idempotency.allows_repeat(),
-            recovery_mode: self.operation.idempotency.recovery_mode(),
-            priority: Priority::Normal,
-            cost: 1,
-            deadline_ms: ms_down(left),
-            earliest_ms: 0,
-            expected_ms: 0,
-            max_wait_ms: None,
-        }
-    }
-
-    /// Takes the server's decision.
-    fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        self.core.learn_from(&answer, &self.state, now);
-        match answer.decision {
-            Decision::Granted => {
-                let waited = std::time::Duration::from_millis(answer.waited_ms);
-                self.core.observer.granted(&self.state.name, answer.reason, waited);
-                self.state.take_emergency(now, self.core.heard());
-                self.permit = Permit::granted(&self.core, answer);
-                Ok(())
-            }
-            Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
-            Decision::Expired => Err(Stop { reason: StopReason::Expired, by_server: true }),
-        }
-    }
-
-    /// No server: the emergency budget decides, unless the dependency fails closed.
-    fn go_on_alone(&self, closed: StopReason) -> Result<(), Stop> {
-        let fail_mode =
-            self.state.view(View::known_policy).map_or(self.core.fail_mode, |policy| policy.fail_mode);
-        if fail_mode == FailMode::Closed {
-            return Err(closed.into());
-        }
-        if !self.state.take_emergency(self.core.clock.now(), self.core.heard()) {
-            return Err(StopReason::EmergencyExhausted.into());
-        }
-        self.state.counts.emergency.up();
-        self.core.observer.emergency_granted(&self.state.name);
-        Ok(())
     }
 
     /// Ends the operation without success.

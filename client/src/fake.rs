@@ -1,0 +1,124 @@
+//! A scripted server in memory, for tests under paused time.
+
+use std::{sync::Arc, time::Duration};
+
+use damper_protocol::{
+    AskRequest, AskResponse, BreakerState, BreakerVersion, Decision, Reason, SyncRequest, SyncResponse,
+    SyncedDependency,
+};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use crate::transport::{Bytestream, Fault, Pending, Transport};
+
+/// What the server does with one ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) admitted_after: Duration,
+    pub(crate) decided_after: Duration,
+    pub(crate) outcome: Result<AskResponse, Fault>,
+}
+
+impl Step {
+    pub(crate) fn at_once(outcome: Result<AskResponse, Fault>) -> Self {
+        Self { admitted_after: Duration::ZERO, decided_after: Duration::ZERO, outcome }
+    }
+
+    pub(crate) fn hung() -> Self {
+        Self { admitted_after: Duration::from_secs(3600), ..Self::at_once(Err(Fault::NoAnswer)) }
+    }
+}
+
+pub(crate) fn answer(decision: Decision, reason: Reason) -> AskResponse {
+    AskResponse {
+        decision,
+        reason,
+        token: (decision == Decision::Granted).then(|| "token".to_owned()),
+        token_ttl_ms: Some(2000),
+        waited_ms: 0,
+        retry_after_ms: None,
+        suppress_ms: 0,
+        breaker: BreakerVersion { state: BreakerState::Closed, version: 1 },
+        would_have_been: None,
+    }
+}
+
+pub(crate) fn granted() -> AskResponse {
+    answer(Decision::Granted, Reason::WithinBudget)
+}
+
+type Script = Box<dyn Fn(&AskRequest) -> Step + Send + Sync>;
+
+/// The server.
+pub(crate) struct Fake {
+    script: Script,
+    /// What each dependency is told by every sync; no sync is answered without.
+    pub(crate) told: Mutex<Option<SyncedDependency>>,
+    pub(crate) epoch: Mutex<String>,
+    pub(crate) asks: Mutex<Vec<(Instant, AskRequest)>>,
+    pub(crate) syncs: Mutex<Vec<SyncRequest>>,
+    pub(crate) returned: Mutex<Vec<String>>,
+}
+
+impl Fake {
+    pub(crate) fn new(script: impl Fn(&AskRequest) -> Step + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            script: Box::new(script),
+            told: Mutex::new(Some(SyncedDependency::default())),
+            epoch: Mutex::new("e1".to_owned()),
+            asks: Mutex::default(),
+            syncs: Mutex::default(),
+            returned: Mutex::default(),
+        })
+    }
+
+    /// A server that is not there.
+    pub(crate) fn dead() -> Arc<Self> {
+        let fake = Self::new(|_| Step::at_once(Err(Fault::Unreachable)));
+        *fake.told.lock() = None;
+        fake
+    }
+
+    fn response(&self, request: &SyncRequest) -> Result<SyncResponse, Fault> {
+        let told = self.told.lock().clone().ok_or(Fault::Unreachable)?;
+        let names = request.dependencies.keys();
+        Ok(SyncResponse {
+            epoch: self.epoch.lock().clone(),
+            config_version: 1,
+            mode: damper_protocol::Mode::Normal,
+            next_sync_ms: 1000,
+            dependencies: names.map(|name| (name.clone(), told.clone())).collect(),
+        })
+    }
+}
+
+impl Transport for Fake {
+    fn ask(&self, ask: &AskRequest) -> BoxFuture<'static, Result<Pending, Fault>> {
+        self.asks.lock().push((Instant::now(), ask.clone()));
+        let step = (self.script)(ask);
+        let admitted = async move {
+            sleep(step.admitted_after).await;
+            let decided = async move {
+                sleep(step.decided_after).await;
+                step.outcome
+            };
+            Ok(decided.boxed())
+        };
+        admitted.boxed()
+    }
+
+    fn give_back(&self, token: String) -> BoxFuture<'static, ()> {
+        self.returned.lock().push(token);
+        std::future::ready(()).boxed()
+    }
+
+    fn sync(&self, sync: &SyncRequest) -> BoxFuture<'static, Result<SyncResponse, Fault>> {
+        self.syncs.lock().push(sync.clone());
+        std::future::ready(self.response(sync)).boxed()
+    }
+
+    fn watch(&self, _: Option<&str>) -> BoxFuture<'static, Result<Bytestream, Fault>> {
+        std::future::ready(Ok(futures_util::stream::pending().boxed())).boxed()
+    }
+}
