@@ -1,6 +1,6 @@
 //! Setting a client up.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
 use reqwest::Url;
@@ -21,6 +21,7 @@ pub struct Builder {
     client_id: Option<String>,
     name: Option<String>,
     fail_mode: FailMode,
+    answer_within: Duration,
     observer: Arc<dyn Observer>,
     env: Env,
 }
@@ -59,6 +60,7 @@ impl Builder {
             client_id: None,
             name: None,
             fail_mode: FailMode::Open,
+            answer_within: Duration::from_millis(20),
             observer: Arc::new(Nobody),
             env: |name| std::env::var(name).ok(),
         }
@@ -89,6 +91,12 @@ impl Builder {
     /// retries within a small local budget.
     pub fn fail_mode(self, fail_mode: FailMode) -> Self {
         Self { fail_mode, ..self }
+    }
+
+    /// How long the server may take for what it can answer at once; a queued ask gets the end of its window on
+    /// top. After that the outage rules decide. Default: 20 ms.
+    pub fn answer_within(self, limit: Duration) -> Self {
+        Self { answer_within: limit, ..self }
     }
 
     /// Who is told what happens. Default: nobody.
@@ -129,7 +137,15 @@ impl Builder {
             name: self.name,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         };
-        let core = Core::new(transport, self.observer, identity, self.tenant, self.fail_mode, switch);
+        let core = Core::new(
+            transport,
+            self.observer,
+            identity,
+            self.tenant,
+            self.fail_mode,
+            switch,
+            self.answer_within,
+        );
         let (stop, _) = tokio::sync::watch::channel(());
         Damper { handle: Arc::new(Handle { core: Arc::new(core), stop }) }
     }
