@@ -170,7 +170,8 @@ impl Core {
     fn answered(&self, path: Path) {
         let mut status = self.status.lock();
         let was_open = status.link.answered();
-        let was_away = std::mem::take(&mut status.away);
+        // An ask that comes through says nothing about syncs that do not.
+        let was_away = (path != Path::Ask || was_open) && std::mem::take(&mut status.away);
         let was_rejected = status.rejected.remove(&path);
         drop(status);
         if was_open || was_away {

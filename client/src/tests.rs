@@ -1,5 +1,7 @@
 //! Whole operations against a scripted server, under paused time.
 
+mod watch;
+
 use std::{
     sync::{
         Arc,
@@ -726,4 +728,12 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(play(scene));
     }
+}
+
+#[test]
+fn a_call_can_be_spawned() {
+    fn is_send(_: &impl Send) {}
+    let dependency = Damper::inert().dependency("d");
+    is_send(&dependency.operation("o").call(|_| async { Ok::<_, Failure>(()) }));
+    is_send(&dependency.handle);
 }

@@ -8,6 +8,7 @@ use reqwest::Url;
 use super::{Damper, Handle};
 use crate::{
     Observer,
+    backoff::fresh_rng,
     core::{Core, Switch},
     observer::Nobody,
     transport::{Transport, http::Http},
@@ -27,7 +28,7 @@ pub struct Builder {
 }
 
 /// Looks an environment variable up.
-type Env = fn(&str) -> Option<String>;
+type Env = Box<dyn Fn(&str) -> Option<String>>;
 
 /// A client cannot be set up like this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +63,7 @@ impl Builder {
             fail_mode: FailMode::Open,
             answer_within: Duration::from_millis(20),
             observer: Arc::new(Nobody),
-            env: |name| std::env::var(name).ok(),
+            env: Box::new(|name| std::env::var(name).ok()),
         }
     }
 
@@ -120,7 +121,7 @@ impl Builder {
         check("name", self.name.as_deref())?;
         let http = Http::new(&endpoint, self.tenant.as_deref())
             .map_err(|error| BuildError::Http(error.to_string()))?;
-        let switch = switch(self.env);
+        let switch = switch(&self.env);
         Ok(self.build_over(Arc::new(http), switch))
     }
 
@@ -130,7 +131,7 @@ impl Builder {
     }
 
     pub(crate) fn build_over(self, transport: Arc<dyn Transport>, switch: Switch) -> Damper {
-        let incarnation = format!("{:016x}", fastrand::u64(..));
+        let incarnation = format!("{:016x}", fresh_rng().u64(..));
         let identity = ClientIdentity {
             id: self.client_id.unwrap_or_else(|| format!("client-{incarnation}")),
             incarnation,
@@ -163,7 +164,7 @@ fn check(what: &'static str, name: Option<&str>) -> Result<(), BuildError> {
     }
 }
 
-fn switch(env: Env) -> Switch {
+fn switch(env: &dyn Fn(&str) -> Option<String>) -> Switch {
     match (is_on(env, "DAMPER_DISABLED"), is_on(env, "DAMPER_NO_RETRY")) {
         (true, _) => Switch::Inert,
         (_, true) => Switch::NoRetry,
@@ -171,7 +172,7 @@ fn switch(env: Env) -> Switch {
     }
 }
 
-fn is_on(env: Env, name: &str) -> bool {
+fn is_on(env: &dyn Fn(&str) -> Option<String>, name: &str) -> bool {
     let Some(value) = env(name) else { return false };
     let on = value.eq_ignore_ascii_case("true");
     if !on && !value.is_empty() && !value.eq_ignore_ascii_case("false") {
@@ -187,5 +188,58 @@ impl fmt::Debug for Builder {
             .field("tenant", &self.tenant)
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(disabled: &'static str, no_retry: &'static str) -> Switch {
+        let value = |on: &str| Some(on.to_owned()).filter(|on| !on.is_empty());
+        switch(&move |name| match name {
+            "DAMPER_DISABLED" => value(disabled),
+            _ => value(no_retry),
+        })
+    }
+
+    #[test]
+    fn only_the_word_true_is_a_switch() {
+        for on in ["true", "TRUE", "True"] {
+            assert_eq!(env(on, ""), Switch::Inert);
+            assert_eq!(env("", on), Switch::NoRetry);
+            assert_eq!(env(on, on), Switch::Inert);
+        }
+        for off in ["", "1", "yes", "false", "on", " true"] {
+            assert_eq!(env(off, off), Switch::On, "{off:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_sets_endpoint_and_tenant() {
+        let builder = Builder::from_env(Box::new(|_| None));
+        assert_eq!((builder.endpoint.as_str(), builder.tenant), ("http://127.0.0.1:7117", None));
+        let builder = Builder::from_env(Box::new(|name| match name {
+            "DAMPER_ENDPOINT" => Some("http://damper:80".to_owned()),
+            "DAMPER_TENANT" => Some("checkout".to_owned()),
+            _ => None,
+        }));
+        assert_eq!(
+            (builder.endpoint.as_str(), builder.tenant.as_deref()),
+            ("http://damper:80", Some("checkout"))
+        );
+    }
+
+    #[test]
+    fn mistakes_are_found_when_it_is_built_and_a_dead_server_is_none() {
+        for endpoint in ["", "damper", "127.0.0.1:7117", "https://damper", "ftp://damper", "http://"] {
+            let error = Builder::new(endpoint.to_owned()).build().unwrap_err();
+            assert_eq!(error, BuildError::Endpoint { endpoint: endpoint.to_owned() });
+        }
+        let dead = || Builder::new("http://127.0.0.1:1".to_owned());
+        for broken in [dead().tenant(""), dead().client_id("a\nb"), dead().name(" x")] {
+            assert!(matches!(broken.build(), Err(BuildError::Name { .. })));
+        }
+        assert!(dead().tenant("t").build().is_ok());
     }
 }

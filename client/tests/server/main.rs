@@ -277,7 +277,7 @@ async fn transport_errors_of_the_caller_s_own_client_are_understood() {
     use FailureClass::{Fatal, Permission, Semantic, Transient};
     assert_eq!(failure(dead).await, (Transient, "not_sent"));
     assert_eq!(failure(format!("{endpoint}/status/503")).await, (Transient, "ambiguous"));
-    assert_eq!(failure(format!("{endpoint}/status/403")).await, (Permission, "ambiguous"));
+    assert_eq!(failure(format!("{endpoint}/status/403")).await, (Permission, "processed"));
     assert_eq!(failure(format!("{endpoint}/text")).await, (Semantic, "processed"));
     assert_eq!(failure(format!("{endpoint}/truncated")).await, (Transient, "ambiguous"));
     assert_eq!(failure(support::raw(b"HTTP/1.1 2").await).await, (Transient, "ambiguous"));

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{AskKind, AskRequest, AskResponse, Decision, FailMode, FailureReport, Priority};
-use fastrand::Rng;
 use tokio::runtime::Handle;
 
 use super::{Run, Stop};
 use crate::{
     Failure, Profile, StopReason,
+    backoff::fresh_rng,
     clock::Moment,
     core::{Answer, Switch},
     deadline::LEAST_ATTEMPT,
@@ -94,7 +94,7 @@ impl Run {
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
         });
-        after_failure(&facts, &mut Rng::new()).map_err(Stop::from)
+        after_failure(&facts, &mut fresh_rng()).map_err(Stop::from)
     }
 
     /// What the caller set in code, within the server's maximum; else the server's policy, else the default.
