@@ -1,0 +1,107 @@
+//! The endpoints, and what all of them share.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use damper_engine::MemoryEngine;
+use tokio::sync::Semaphore;
+
+use crate::api;
+use crate::guard;
+use crate::metrics::Metrics;
+use crate::phase::Life;
+use crate::problem::Fault;
+
+/// Most watch streams: fewer than connections, so that watchers cannot keep asks out.
+pub(crate) const MOST_STREAMS: usize = 8192;
+
+/// What the endpoints share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct App(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    engine: MemoryEngine,
+    epoch: String,
+    metrics: Metrics,
+    life: Life,
+    streams: Arc<Semaphore>,
+}
+
+impl App {
+    pub(crate) fn new(engine: MemoryEngine, life: Life) -> Self {
+        let metrics = Metrics::new(engine.clone());
+        let streams = Arc::new(Semaphore::new(MOST_STREAMS));
+        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, life, streams }))
+    }
+
+    pub(crate) fn engine(&self) -> &MemoryEngine {
+        &self.0.engine
+    }
+
+    /// The name of this life of the server's counters.
+    pub(crate) fn epoch(&self) -> &str {
+        &self.0.epoch
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn life(&self) -> &Life {
+        &self.0.life
+    }
+
+    /// One permit for each watch stream.
+    pub(crate) fn streams(&self) -> &Arc<Semaphore> {
+        &self.0.streams
+    }
+}
+
+/// Different in every life: the standard library seeds its hashers at random.
+fn new_epoch() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+/// Declares the endpoints once: for the router, and as the closed list of the metrics' `route` label.
+macro_rules! routes {
+    ($($path:literal => $method:expr,)+) => {
+        /// Every endpoint.
+        pub(crate) const ROUTES: &[&str] = &[$($path,)+];
+
+        fn routes() -> Router<App> {
+            Router::new()$(.route($path, $method))+
+        }
+    };
+}
+
+routes! {
+    "/v1/tokens" => post(api::tokens::ask),
+    "/v1/tokens/batch" => post(api::tokens::batch),
+    "/v1/tokens/return" => post(api::tokens::give_back),
+    "/v1/sync" => post(api::sync::sync),
+    "/v1/watch" => get(api::watch::watch),
+    "/v1/dependencies" => get(api::dependencies::list),
+    "/v1/dependencies/{name}" => get(api::dependencies::one),
+    "/v1/plan" => get(api::plan::plan),
+    "/metrics" => get(api::process::metrics),
+    "/livez" => get(api::process::livez),
+    "/readyz" => get(api::process::readyz),
+    "/openapi.json" => get(api::process::openapi),
+    "/" => get(api::process::home),
+}
+
+/// The router that answers for `app`.
+pub(crate) fn router(app: App) -> Router {
+    routes()
+        .fallback(|| async { Fault::UnknownRoute })
+        .method_not_allowed_fallback(|| async { Fault::WrongMethod })
+        // Bodies have bounds of their own, by message.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}
