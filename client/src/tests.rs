@@ -266,6 +266,22 @@ async fn without_a_server_retries_follow_recent_successes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn savings_of_the_emergency_budget_are_for_a_lost_answer_not_for_an_outage() {
+    for (fault, granted_at_once) in [(Fault::NoAnswer, true), (Fault::Unreachable, false)] {
+        let fake = Fake::new(move |_| Step::at_once(Err(fault)));
+        *fake.told.lock() = Some(told(|told| {
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 };
+        }));
+        let dependency = client(&fake).dependency("d");
+        for _ in 0..200 {
+            call(safe(&dependency), vec![]).await.unwrap();
+            tokio::time::sleep(ms(20)).await;
+        }
+        assert_eq!(call(safe(&dependency), vec![transient()]).await.is_ok(), granted_at_once, "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn b13_fail_closed_denies_every_retry_and_no_first_attempt() {
     let closed = Damper::builder("").fail_mode(FailMode::Closed);
     let damper = closed.build_over(Fake::dead() as Arc<dyn Transport>, Switch::On);

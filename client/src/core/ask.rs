@@ -17,7 +17,9 @@ pub(crate) enum Answer {
     Busy(Duration),
     /// The server does not accept this client's asks.
     Rejected,
-    /// No server answered in time.
+    /// No server answered in time, for once.
+    Late,
+    /// There is no server.
     Away,
     /// The operation's deadline passed first.
     TooLate,
@@ -46,6 +48,7 @@ impl Core {
             Some(Ok(answer)) => Answer::Decided(answer),
             Some(Err(Fault::Busy(pause))) => Answer::Busy(pause),
             Some(Err(Fault::Rejected(_))) => Answer::Rejected,
+            Some(Err(Fault::NoAnswer)) if !self.status.lock().away => Answer::Late,
             Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
             None => Answer::TooLate,
         }

@@ -40,7 +40,7 @@ impl Run {
             Answer::Decided(answer) => self.take(answer)?,
             Answer::Busy(_) => return Err(refusal),
             Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
-            Answer::Rejected | Answer::Away | Answer::CircuitOpen => {}
+            Answer::Rejected | Answer::Late | Answer::Away | Answer::CircuitOpen => {}
         }
         self.tick();
         self.may_start()
@@ -71,8 +71,9 @@ impl Run {
             }
             Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
             Answer::Rejected => return Err(StopReason::AskRejected.into()),
-            Answer::Away => self.go_on_alone(StopReason::FailClosed)?,
-            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen)?,
+            Answer::Late => self.go_on_alone(StopReason::FailClosed, false)?,
+            Answer::Away => self.go_on_alone(StopReason::FailClosed, true)?,
+            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true)?,
         }
         if self.core().clock.now() < not_before {
             self.core().clock.sleep_until(not_before).await;
@@ -151,7 +152,7 @@ impl Run {
             Decision::Granted => {
                 let waited = Duration::from_millis(answer.waited_ms);
                 self.core().observer.granted(&self.state().name, answer.reason, waited);
-                self.state().take_emergency(now, self.core().heard());
+                self.state().charge_emergency(now, self.core().heard());
                 self.permit = Permit::granted(self.core(), answer);
                 Ok(())
             }
@@ -160,14 +161,15 @@ impl Run {
         }
     }
 
-    /// No server: the emergency budget decides, unless the dependency fails closed.
-    fn go_on_alone(&self, closed: StopReason) -> Result<(), Stop> {
+    /// No answer: the emergency budget decides, unless the dependency fails closed. Its savings are spent only on
+    /// single lost answers: with the whole fleet's server `away` they would add up to a burst.
+    fn go_on_alone(&self, closed: StopReason, away: bool) -> Result<(), Stop> {
         let fail_mode =
             self.state().view(View::known_policy).map_or(self.core().fail_mode, |policy| policy.fail_mode);
         if fail_mode == FailMode::Closed {
             return Err(closed.into());
         }
-        if !self.state().take_emergency(self.core().clock.now(), self.core().heard()) {
+        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) {
             return Err(StopReason::EmergencyExhausted.into());
         }
         self.state().counts.emergency.up();
