@@ -162,8 +162,11 @@ impl Finder {
     fn whole(&mut self, least: u64, most: u64, number: &serde_json::Number) {
         match number.as_u64() {
             Some(whole) if (least..=most).contains(&whole) => {}
-            None if number.as_f64().is_some_and(|number| number.fract() != 0.0) => {
-                self.fault("wrong_type", "is not whole; give a whole number");
+            None if number.is_f64() && number.as_f64().is_some_and(|number| number.abs() < 1e18) => {
+                self.fault(
+                    "wrong_type",
+                    format!("is {number}; give a whole number, written without a fraction"),
+                );
             }
             _ => self.fault("out_of_range", format!("is {number}; give {least} to {most}")),
         }
