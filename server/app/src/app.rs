@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use damper_engine::MemoryEngine;
@@ -17,7 +16,7 @@ use crate::phase::Life;
 use crate::problem::Fault;
 
 /// Most watch streams: fewer than connections, so that watchers cannot keep asks out.
-pub(crate) const MOST_STREAMS: usize = 8192;
+pub(crate) const MOST_STREAMS: u32 = 8192;
 
 /// What the endpoints share. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,7 +34,7 @@ struct Shared {
 impl App {
     pub(crate) fn new(engine: MemoryEngine, life: Life) -> Self {
         let metrics = Metrics::new(engine.clone());
-        let streams = Arc::new(Semaphore::new(MOST_STREAMS));
+        let streams = Arc::new(Semaphore::new(MOST_STREAMS as usize));
         Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, life, streams }))
     }
 
@@ -100,8 +99,54 @@ pub(crate) fn router(app: App) -> Router {
     routes()
         .fallback(|| async { Fault::UnknownRoute })
         .method_not_allowed_fallback(|| async { Fault::WrongMethod })
-        // Bodies have bounds of their own, by message.
-        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{Request, Response};
+    use damper_engine::Settings;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
+    use super::*;
+    use crate::phase::life;
+
+    async fn get_from(router: Router, path: &str) -> Response<Body> {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        TowerToHyperService::new(router).call(request).await.unwrap()
+    }
+
+    fn app() -> App {
+        App::new(MemoryEngine::new(Settings::default()), life().1)
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_costs_one_500_and_the_rest_lives_on() {
+        let app = app();
+        let boom = get(async || match std::hint::black_box(true) {
+            true => panic!("of the test"),
+            false => "unharmed",
+        });
+        let router = Router::new().route("/boom", boom).route("/livez", get(api::process::livez));
+        let router = router.layer(from_fn_with_state(app.clone(), guard::guard));
+        assert_eq!(get_from(router.clone(), "/boom").await.status(), 500);
+        assert_eq!(get_from(router, "/livez").await.status(), 200);
+        assert!(app.metrics().text().unwrap().contains("code=\"500\",route=\"unmatched\"} 1"));
+    }
+
+    #[tokio::test]
+    async fn streams_are_bounded() {
+        let app = app();
+        let all = app.streams().clone().try_acquire_many_owned(MOST_STREAMS).unwrap();
+        let refused = get_from(router(app.clone()), "/v1/watch").await;
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["retry-after"]),
+            (503, &"1".parse().unwrap())
+        );
+        drop(all);
+        assert_eq!(get_from(router(app), "/v1/watch").await.status(), 200);
+    }
 }

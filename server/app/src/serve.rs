@@ -1,6 +1,7 @@
 //! Serving: from a listener to the last closed connection.
 
 mod connections;
+mod patience;
 
 use std::io;
 use std::net::SocketAddr;

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
+use super::patience::Patient;
 use crate::phase::{Life, Phase};
 
 /// Most connections at once; more wait to be accepted.
@@ -111,7 +112,7 @@ async fn serve(
         spoken.store(true, Relaxed);
         service.call(request)
     });
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream)), service));
     // Until it knows the protocol's version, hyper waits without a limit.
     let silent = async {
         sleep(HEAD_WITHIN).await;

@@ -100,7 +100,8 @@ impl Server {
 
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut read = Vec::new();
-    let _ = stream.read_to_end(&mut read).await;
+    // A reset after an answer is an end too.
+    let _ = timeout(HARD, stream.read_to_end(&mut read)).await.unwrap();
     String::from_utf8_lossy(&read).into_owned()
 }
 
