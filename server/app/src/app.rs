@@ -112,7 +112,7 @@ mod tests {
     use hyper_util::service::TowerToHyperService;
 
     use super::*;
-    use crate::phase::life;
+    use crate::phase::{Phase, life};
 
     async fn get_from(router: Router, path: &str) -> Response<Body> {
         let request = Request::get(path).body(Body::empty()).unwrap();
@@ -148,5 +148,21 @@ mod tests {
         );
         drop(all);
         assert_eq!(get_from(router(app), "/v1/watch").await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_goes_away_is_not_ready_and_opens_no_stream() {
+        let (mover, life) = life();
+        let router = router(App::new(MemoryEngine::new(Settings::default()), life));
+        assert_eq!(get_from(router.clone(), "/readyz").await.status(), 200);
+        mover.enter(Phase::Draining);
+        for path in ["/readyz", "/v1/watch"] {
+            let refused = get_from(router.clone(), path).await;
+            assert_eq!(
+                (refused.status().as_u16(), &refused.headers()["retry-after"]),
+                (503, &"1".parse().unwrap())
+            );
+        }
+        assert_eq!(get_from(router, "/livez").await.status(), 200);
     }
 }

@@ -174,3 +174,22 @@ fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_exit_code() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 7117));
+        let listen = |kind: ErrorKind| ServeError::Listen { address, source: Error::from(kind) };
+        let code = |error: ServeError| Failure::from(error).code();
+        assert_eq!(code(ServeError::Overrun), 1);
+        assert_eq!(code(ServeError::Panicked), 70);
+        assert_eq!(code(listen(ErrorKind::AddrInUse)), 75);
+        assert_eq!(code(listen(ErrorKind::PermissionDenied)), 1);
+        assert_eq!(Failure::from(ConfigError::Faults(Vec::new())).code(), 1);
+    }
+}

@@ -184,15 +184,3 @@ fn sigterm_ends_it_well_and_a_second_one_changes_nothing() {
     assert!(rest.contains("gone"), "{rest}");
     assert!(std::net::TcpStream::connect(&address).is_err());
 }
-
-#[test]
-fn an_overrun_is_not_a_success() {
-    let (mut child, address, _log) = serve(&[]);
-    let mut stream = std::net::TcpStream::connect(&address).unwrap();
-    let head =
-        "POST /v1/sync HTTP/1.1\r\nhost: d\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
-    terminate(&child);
-    sleep(Duration::from_millis(100));
-    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
-    assert_eq!(exit_code(&mut child), 1);
-}

@@ -141,13 +141,15 @@ async fn a_body_that_drips_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_says_nothing_or_too_little_is_let_go() {
     let server = Server::start("").await;
-    let half_requests: [&[u8]; 6] = [
+    let half_requests: [&[u8]; 8] = [
         b"",
         b"P",
         b"PRI * HTTP/2.0\r\n",
         b"GET /livez HTTP/1.1\r\n",
         b"GET /livez HTTP/1.1\r\nhost: d\r\nx-",
         b"\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: d\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost: d\r\n\r\nGET /livez HTTP/1.1\r\nhos",
     ];
     for bytes in half_requests {
         let started = Instant::now();
