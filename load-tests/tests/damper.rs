@@ -46,8 +46,11 @@ retry = { per_s = 5, burst = 5 }
 }
 
 async fn run(scenario: Scenario) -> Run {
+    run_at(ServerChoice::Own(([127, 0, 0, 1], 0).into()), scenario).await
+}
+
+async fn run_at(server: ServerChoice, scenario: Scenario) -> Run {
     let (_stopper, stop) = stop::pair();
-    let server = ServerChoice::Own(([127, 0, 0, 1], 0).into());
     let order = Order { scenario, ways: vec![Way::Damper], server };
     storm::run(&order, &Silent, &stop).await.unwrap().remove(0)
 }
@@ -97,4 +100,17 @@ async fn a_policy_that_is_none_names_its_key() {
     let order = Order { scenario, ways: vec![Way::Damper], server };
     let error = storm::run(&order, &Silent, &stop).await.unwrap_err().to_string();
     assert!(error.contains("capacity"), "{error}");
+}
+
+#[tokio::test]
+async fn a_running_server_is_used_as_it_is() {
+    let config = damper_server::Config::from_toml("dependencies.payments.retry = { per_s = 2, burst = 2 }");
+    let server = damper_server::start(config.unwrap().on_any_port()).await.unwrap();
+    let url = format!("http://{}", server.local_addr());
+    let run = run_at(ServerChoice::Running(url), scenario("")).await;
+    assert_eq!(run.server.unwrap().pool.burst, 2.0);
+    for second in &run.seconds {
+        assert!(second.executed() <= 4, "2 + 2 in {second:?}");
+    }
+    server.shutdown().await.unwrap();
 }
