@@ -44,8 +44,12 @@ impl Stream {
         }
     }
 
-    /// The next event.
+    /// The next event. Heartbeats are passed over, but not for ever.
     pub(crate) async fn event(&mut self) -> Option<Event> {
+        timeout(HARD, self.any_event()).await.unwrap()
+    }
+
+    async fn any_event(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
             let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
