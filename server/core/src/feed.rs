@@ -1,18 +1,22 @@
 //! What feeds the pool: the rate formula, recomputed once a second.
 //!
-//! `rate = max(floor, min(per_s, ratio x first_successes_per_s, headroom_share x (capacity - first_per_s)))`
+//! `rate = throttle x max(floor, min(per_s, ratio x first_successes_per_s, headroom_share x (capacity - first_per_s)))`
 //!
 //! Deposits come from first attempts that succeed, never from starts, failures or retries: refilling on start
 //! is what keeps a collapsed system collapsed. Every reported success counts in exactly one second and is paid
 //! out over the next one, so the ratio is exact however unevenly reports arrive.
 
 use crate::policy::RetryPolicy;
+use crate::throttle::Throttle;
 use crate::units::{NANOS_PER_S, scale};
-use crate::{BoundBy, MicroTokens, MicrosPerSecond, Moment, Policy, Span, Totals};
+use crate::{BoundBy, MicroTokens, MicrosPerSecond, Moment, Policy, Ppm, Span, Totals};
 
 /// How many past seconds the default burst and the headroom look at. Reports of one client arrive a second
 /// apart, give or take; one second alone would see none and two by turns.
 const LOOK_BACK: usize = 3;
+
+/// What is left of the floor while the throttle lets only probes through.
+const TRICKLE: Ppm = Ppm::new(100_000);
 
 /// The present rate and what it comes from.
 #[derive(Clone, Debug)]
@@ -20,7 +24,6 @@ pub(crate) struct Feed {
     second: Moment,
     counting: Second,
     past: [Second; LOOK_BACK],
-    terms: Terms,
 }
 
 /// First attempts reported within one second.
@@ -39,9 +42,8 @@ pub(crate) struct Terms {
 }
 
 impl Feed {
-    pub(crate) fn new(now: Moment, policy: &Policy) -> Self {
-        let past = [Second::default(); LOOK_BACK];
-        Self { second: now, counting: Second::default(), past, terms: terms(policy, &past) }
+    pub(crate) fn new(now: Moment) -> Self {
+        Self { second: now, counting: Second::default(), past: [Second::default(); LOOK_BACK] }
     }
 
     /// Counts the first attempts of a report's difference.
@@ -50,9 +52,14 @@ impl Feed {
         self.counting.succeeded = self.counting.succeeded.saturating_add(difference.first_successes());
     }
 
-    /// The terms in force.
-    pub(crate) const fn terms(&self) -> Terms {
-        self.terms
+    /// The terms in force under a policy and a throttle.
+    pub(crate) fn terms(&self, policy: &Policy, throttle: &Throttle) -> Terms {
+        terms(policy, throttle, &self.past)
+    }
+
+    /// First attempts that succeeded in the last whole second.
+    pub(crate) const fn succeeded_per_s(&self) -> u64 {
+        self.past[0].succeeded
     }
 
     /// When the running second is over.
@@ -60,25 +67,19 @@ impl Feed {
         self.second.after(Span::SECOND)
     }
 
-    /// Applies a changed policy to the seconds already counted.
-    pub(crate) fn reconsider(&mut self, policy: &Policy) {
-        self.terms = terms(policy, &self.past);
-    }
-
-    /// Closes the second that `now` has left behind, if any: the new terms and the moment from which they hold.
-    /// To be called until it returns [`None`]; idle seconds beyond the look-back are skipped in one step.
-    pub(crate) fn roll(&mut self, now: Moment, policy: &Policy) -> Option<(Moment, Terms)> {
+    /// Closes the second that `now` has left behind, if any: when it ended, and how many seconds that was. To be
+    /// called until it returns [`None`]; once all is `settled`, idle seconds are skipped in one step.
+    pub(crate) fn roll(&mut self, now: Moment, settled: bool) -> Option<(Moment, u64)> {
         let elapsed = now.since(self.second).as_nanos() / NANOS_PER_S;
         if elapsed == 0 {
             return None;
         }
-        let quiet = self.counting.is_empty() && self.past.iter().all(Second::is_empty);
+        let quiet = settled && self.counting.is_empty() && self.past.iter().all(Second::is_empty);
         let step = if quiet { elapsed } else { 1 };
         self.second = self.second.after(Span::from_secs(step));
         self.past.rotate_right(1);
         self.past[0] = std::mem::take(&mut self.counting);
-        self.terms = terms(policy, &self.past);
-        Some((self.second, self.terms))
+        Some((self.second, step))
     }
 }
 
@@ -88,11 +89,21 @@ impl Second {
     }
 }
 
-fn terms(policy: &Policy, past: &[Second; LOOK_BACK]) -> Terms {
+fn terms(policy: &Policy, throttle: &Throttle, past: &[Second; LOOK_BACK]) -> Terms {
     let started = past.iter().map(|second| second.started).max().unwrap_or(0);
-    let (rate, bound_by) = rate(policy, past[0].succeeded, started);
+    let throttled = |second: &Second| {
+        let (rate, bound_by) = rate(policy, second.succeeded, started);
+        // Below the least level a tenth of the floor is left, to find out whether things are better.
+        let rate = if throttle.is_trickle() {
+            policy.retry.floor.times(TRICKLE)
+        } else {
+            rate.times(throttle.level())
+        };
+        (rate, bound_by)
+    };
+    let (rate, bound_by) = throttled(&past[0]);
     let burst = policy.retry.burst.unwrap_or_else(|| {
-        let recent = past.iter().map(|second| self::rate(policy, second.succeeded, started).0).max();
+        let recent = past.iter().map(|second| throttled(second).0).max();
         recent.unwrap_or(rate).in_one_second().max(MicroTokens::ONE)
     });
     Terms { rate, burst, bound_by }

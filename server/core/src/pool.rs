@@ -7,6 +7,70 @@
 use crate::units::NANOS_PER_S;
 use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 
+/// A pool whose balance cannot be spent in one instant: in any tenth of a second it issues at most a tenth of
+/// what a full pool could spend within a second, so that a fleet never releases together.
+#[derive(Clone, Debug)]
+pub(crate) struct PacedPool {
+    bank: Pool,
+    pace: Pool,
+}
+
+impl PacedPool {
+    /// See [`Pool::new`].
+    pub(crate) fn new(now: Moment, rate: MicrosPerSecond, burst: MicroTokens, initial: MicroTokens) -> Self {
+        let (pace, slice) = pacing(rate, burst);
+        Self { bank: Pool::new(now, rate, burst, initial), pace: Pool::new(now, pace, slice, slice) }
+    }
+
+    /// See [`Pool::take`].
+    pub(crate) fn take(&mut self, now: Moment, cost: MicroTokens) -> bool {
+        let paced = cost.min(self.pace.burst);
+        if self.pace.balance(now) < paced || !self.bank.take(now, cost) {
+            return false;
+        }
+        self.pace.take(now, paced)
+    }
+
+    /// See [`Pool::give_back`]. What was not used did not load anything, so its pace comes back too.
+    pub(crate) fn give_back(&mut self, now: Moment, cost: MicroTokens) {
+        self.bank.give_back(now, cost);
+        self.pace.give_back(now, cost);
+    }
+
+    /// See [`Pool::reshape`].
+    pub(crate) fn reshape(&mut self, now: Moment, rate: MicrosPerSecond, burst: MicroTokens) {
+        let (pace, slice) = pacing(rate, burst);
+        self.bank.reshape(now, rate, burst);
+        self.pace.reshape(now, pace, slice);
+    }
+
+    /// When `amount` will have been issued if all of it is taken as soon as possible, others before the last.
+    pub(crate) fn covers_at(&mut self, now: Moment, amount: MicroTokens) -> Moment {
+        self.bank.covers_at(now, amount).max(self.pace.covers_at(now, amount))
+    }
+
+    /// When one ask of this price can be served.
+    pub(crate) fn serves_at(&mut self, now: Moment, price: MicroTokens) -> Moment {
+        let paced = price.min(self.pace.burst);
+        self.bank.covers_at(now, price).max(self.pace.covers_at(now, paced))
+    }
+
+    /// The bank, for reading.
+    pub(crate) const fn bank(&self) -> &Pool {
+        &self.bank
+    }
+
+    pub(crate) fn balance(&mut self, now: Moment) -> MicroTokens {
+        self.bank.balance(now)
+    }
+}
+
+/// The rate at which a pool may be emptied, and how much of it at once.
+fn pacing(rate: MicrosPerSecond, burst: MicroTokens) -> (MicrosPerSecond, MicroTokens) {
+    let pace = MicrosPerSecond::from_micros(rate.as_micros().saturating_add(burst.as_micros()));
+    (pace, MicroTokens::from_micros(pace.as_micros() / 10).max(MicroTokens::ONE))
+}
+
 /// A token bucket. Every method refills up to the `now` that it is given first.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {

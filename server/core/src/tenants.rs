@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::{Moment, Span, Verdict};
+use crate::breaker::Breaker;
+use crate::ring::{Countable, Ring};
+use crate::{Moment, Ppm, Span, Verdict};
 
 /// Most tenants of one dependency. Beyond it, strangers share one place until an idle tenant makes room.
 const MOST: usize = 10_000;
@@ -32,7 +34,58 @@ pub(crate) struct Tenant {
     pub(crate) decided: [u64; Verdict::ALL.len()],
     /// No retry before it: the longest Retry-After that the dependency gave to anyone of this tenant.
     pub(crate) hold_until: Moment,
+    /// Its own breaker, where the policy's scope is the tenant.
+    pub(crate) breaker: Option<Box<Breaker>>,
+    /// What it did lately, where its amplification is capped.
+    load: Option<Box<Ring<Load>>>,
     seen: Moment,
+}
+
+/// One tenant's operations and granted retries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    logical: u64,
+    retries: u64,
+}
+
+impl Countable for Load {
+    fn add(&mut self, other: &Self) {
+        self.logical = self.logical.saturating_add(other.logical);
+        self.retries = self.retries.saturating_add(other.retries);
+    }
+}
+
+impl Tenant {
+    /// Counts operations that the tenant reported.
+    pub(crate) fn count_logical(&mut self, now: Moment, logical: u64) {
+        self.load(now).add(now, &Load { logical, retries: 0 });
+    }
+
+    /// Counts a retry that the tenant was granted.
+    pub(crate) fn count_retry(&mut self, now: Moment) {
+        self.load(now).add(now, &Load { logical: 0, retries: 1 });
+    }
+
+    /// Whether one more retry would exceed `extra` retries per operation of the last ten seconds. The first one
+    /// never does: reports come a second late, and a tenant that nobody knows yet may retry once.
+    pub(crate) fn is_at_cap(&mut self, now: Moment, extra: Ppm) -> bool {
+        let Load { logical, retries } = self.load(now).sum(now);
+        retries > 0 && extra.exceeded_by(retries.saturating_add(1), logical)
+    }
+
+    fn load(&mut self, now: Moment) -> &mut Ring<Load> {
+        self.load.get_or_insert_with(|| Box::new(Ring::new(now, Span::from_secs(10), 10)))
+    }
+}
+
+impl TenantKey {
+    /// The place of no tenant, for what concerns all of them.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+
+    /// Spreads what tenants do at the same time.
+    pub(crate) const fn seed(self) -> u64 {
+        self.0
+    }
 }
 
 impl Tenants {
@@ -44,6 +97,15 @@ impl Tenants {
             tenant.seen = now;
         }
         key
+    }
+
+    pub(crate) fn get(&self, key: TenantKey) -> Option<&Tenant> {
+        self.by_key.get(&key)
+    }
+
+    /// In no particular order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tenant> {
+        self.by_key.values_mut()
     }
 
     pub(crate) fn get_mut(&mut self, key: TenantKey) -> Option<&mut Tenant> {
@@ -76,7 +138,14 @@ impl Tenants {
         let key = TenantKey(self.next);
         self.next += 1;
         self.keys.insert(name.into(), key);
-        let tenant = Tenant { name: name.into(), decided: [0; _], hold_until: Moment::ORIGIN, seen: now };
+        let tenant = Tenant {
+            name: name.into(),
+            decided: [0; _],
+            hold_until: Moment::ORIGIN,
+            breaker: None,
+            load: None,
+            seen: now,
+        };
         self.by_key.insert(key, tenant);
         key
     }

@@ -13,11 +13,16 @@ fn first_attempts(started: u64, succeeded: u64) -> Totals {
     Totals { logical: started, success: succeeded, ..Totals::default() }
 }
 
+fn open() -> Throttle {
+    Throttle::new(Moment::ORIGIN)
+}
+
 /// The terms in the second after one with these first attempts.
 fn terms_after(policy: &Policy, started: u64, succeeded: u64) -> Terms {
-    let mut feed = Feed::new(Moment::ORIGIN, policy);
+    let mut feed = Feed::new(Moment::ORIGIN);
     feed.count(&first_attempts(started, succeeded));
-    feed.roll(Moment::from_millis(1000), policy).unwrap().1
+    feed.roll(Moment::from_millis(1000), true).unwrap();
+    feed.terms(policy, &open())
 }
 
 #[test]
@@ -44,7 +49,7 @@ fn failures_retries_and_starts_deposit_nothing() {
         d.retry.ratio = Some(1.0);
         d.retry.floor_per_s = Some(0.0);
     });
-    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    let mut feed = Feed::new(Moment::ORIGIN);
     feed.count(&Totals {
         logical: 100,
         physical: 400,
@@ -53,19 +58,21 @@ fn failures_retries_and_starts_deposit_nothing() {
         failures: [370; _],
         ..Totals::default()
     });
-    let (_, terms) = feed.roll(Moment::from_millis(1000), &ratio).unwrap();
+    feed.roll(Moment::from_millis(1000), true).unwrap();
+    let terms = feed.terms(&ratio, &open());
     assert_eq!(terms.rate, MicrosPerSecond::ZERO);
 }
 
 #[test]
 fn reports_that_arrive_in_bunches_keep_the_burst() {
     let ratio = policy(|d| d.retry.ratio = Some(0.1));
-    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    let mut feed = Feed::new(Moment::ORIGIN);
     for second in 1..=6 {
         if second % 2 == 0 {
             feed.count(&first_attempts(1000, 1000));
         }
-        let (_, terms) = feed.roll(Moment::from_millis(second * 1000), &ratio).unwrap();
+        feed.roll(Moment::from_millis(second * 1000), true).unwrap();
+        let terms = feed.terms(&ratio, &open());
         if second > 2 {
             assert_eq!(terms.burst, MicroTokens::from_tokens(100), "second {second}");
         }
@@ -75,10 +82,11 @@ fn reports_that_arrive_in_bunches_keep_the_burst() {
 #[test]
 fn a_long_silence_is_crossed_in_a_few_steps() {
     let ratio = policy(|d| d.retry.ratio = Some(0.1));
-    let mut feed = Feed::new(Moment::ORIGIN, &ratio);
+    let mut feed = Feed::new(Moment::ORIGIN);
     feed.count(&first_attempts(1000, 1000));
     let mut steps = 0;
-    while let Some((_, terms)) = feed.roll(Moment::NEVER, &ratio) {
+    while feed.roll(Moment::NEVER, true).is_some() {
+        let terms = feed.terms(&ratio, &open());
         steps += 1;
         assert!(steps <= LOOK_BACK + 2, "closed form");
         let paid_out = steps == 1;
@@ -97,12 +105,13 @@ proptest! {
             d.retry.ratio = Some(f64::from(ratio_ppm) / 1e6);
             d.retry.floor_per_s = Some(0.0);
         });
-        let mut feed = Feed::new(Moment::ORIGIN, &policy);
+        let mut feed = Feed::new(Moment::ORIGIN);
         let (mut now, mut succeeded) = (0, 0_u128);
         // The integral of the rate, in micro-tokens x milliseconds.
         let (mut paid, mut since, mut rate) = (0_u128, 0_u64, 0_u64);
         let mut pay_until = |feed: &mut Feed, now: u64| {
-            while let Some((at, terms)) = feed.roll(Moment::from_millis(now), &policy) {
+            while let Some((at, _)) = feed.roll(Moment::from_millis(now), true) {
+                let terms = feed.terms(&policy, &open());
                 let at = at.as_nanos() / 1_000_000;
                 paid += u128::from(rate) * u128::from(at - since);
                 (since, rate) = (at, terms.rate.as_micros());
