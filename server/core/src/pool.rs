@@ -25,10 +25,7 @@ impl PacedPool {
     /// See [`Pool::take`].
     pub(crate) fn take(&mut self, now: Moment, cost: MicroTokens) -> bool {
         let paced = cost.min(self.pace.burst);
-        if self.pace.balance(now) < paced || !self.bank.take(now, cost) {
-            return false;
-        }
-        self.pace.take(now, paced)
+        self.pace.covers(now, paced) && self.bank.take(now, cost) && self.pace.take(now, paced)
     }
 
     /// See [`Pool::give_back`]. What was not used did not load anything, so its pace comes back too.
@@ -152,6 +149,12 @@ impl Pool {
     pub(crate) fn balance(&mut self, now: Moment) -> MicroTokens {
         self.refill(now);
         self.balance.whole_micros()
+    }
+
+    /// Whether [`take`](Self::take) would succeed.
+    pub(crate) fn covers(&mut self, now: Moment, cost: MicroTokens) -> bool {
+        self.refill(now);
+        self.balance >= Femtos::of(cost)
     }
 
     pub(crate) const fn rate(&self) -> MicrosPerSecond {

@@ -32,8 +32,10 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Reports over the last windows, shortest first.
     pub windows: [WindowSnapshot; 3],
-    /// Who spends here, by name.
+    /// The busiest of those who spend here, by name.
     pub tenants: Vec<TenantSnapshot>,
+    /// How many spend here in all.
+    pub tenant_count: u64,
     /// Clients that reported lately.
     pub clients: u64,
     /// The last refusals, latest first.

@@ -7,7 +7,7 @@ use crate::ring::{Countable, Ring};
 use crate::{Moment, Ppm, Span, Verdict};
 
 /// Most tenants of one dependency. Beyond it, strangers share one place until an idle tenant makes room.
-const MOST: usize = 10_000;
+const MOST: usize = 100_000;
 /// A tenant that did nothing for so long may lose its place. It has no balance of its own, so it comes back
 /// with nothing more than a fresh start.
 const KEPT_FOR: Span = Span::from_secs(60);
@@ -16,15 +16,25 @@ const OTHERS: &str = "_other";
 
 /// A tenant's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TenantKey(u64);
+pub(crate) struct TenantKey {
+    place: u32,
+    /// Tells a place's present holder from those before it.
+    generation: u32,
+}
 
 /// The tenants of one dependency.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenants {
     keys: HashMap<Box<str>, TenantKey>,
-    by_key: HashMap<TenantKey, Tenant>,
-    next: u64,
+    places: Vec<Place>,
+    free: Vec<u32>,
     swept: Moment,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Place {
+    generation: u32,
+    tenant: Option<Tenant>,
 }
 
 /// One tenant.
@@ -80,11 +90,11 @@ impl Tenant {
 
 impl TenantKey {
     /// The place of no tenant, for what concerns all of them.
-    pub(crate) const NOBODY: Self = Self(u64::MAX);
+    pub(crate) const NOBODY: Self = Self { place: u32::MAX, generation: u32::MAX };
 
     /// Spreads what tenants do at the same time.
     pub(crate) const fn seed(self) -> u64 {
-        self.0
+        ((self.generation as u64) << 32) | self.place as u64
     }
 }
 
@@ -93,40 +103,44 @@ impl Tenants {
     pub(crate) fn key(&mut self, now: Moment, name: &str, busy: impl Fn(TenantKey) -> bool) -> TenantKey {
         let known = self.keys.get(name).copied();
         let key = known.unwrap_or_else(|| self.admit(now, name, busy));
-        if let Some(tenant) = self.by_key.get_mut(&key) {
+        if let Some(tenant) = self.get_mut(key) {
             tenant.seen = now;
         }
         key
     }
 
     pub(crate) fn get(&self, key: TenantKey) -> Option<&Tenant> {
-        self.by_key.get(&key)
-    }
-
-    /// In no particular order.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tenant> {
-        self.by_key.values_mut()
+        let place = self.places.get(key.place as usize)?;
+        place.tenant.as_ref().filter(|_| place.generation == key.generation)
     }
 
     pub(crate) fn get_mut(&mut self, key: TenantKey) -> Option<&mut Tenant> {
-        self.by_key.get_mut(&key)
+        let place = self.places.get_mut(key.place as usize)?;
+        place.tenant.as_mut().filter(|_| place.generation == key.generation)
     }
 
     pub(crate) fn hold_until(&self, key: TenantKey) -> Moment {
-        self.by_key.get(&key).map_or(Moment::ORIGIN, |tenant| tenant.hold_until)
+        self.get(key).map_or(Moment::ORIGIN, |tenant| tenant.hold_until)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
     }
 
     /// In no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TenantKey, &Tenant)> {
-        self.by_key.iter().map(|(key, tenant)| (*key, tenant))
+        self.keys.values().filter_map(|key| self.get(*key).map(|tenant| (*key, tenant)))
+    }
+
+    /// In no particular order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tenant> {
+        self.places.iter_mut().filter_map(|place| place.tenant.as_mut())
     }
 
     fn admit(&mut self, now: Moment, name: &str, busy: impl Fn(TenantKey) -> bool) -> TenantKey {
         if self.keys.len() >= MOST && now.since(self.swept) >= Span::SECOND {
             self.swept = now;
-            self.by_key.retain(|key, tenant| now.since(tenant.seen) < KEPT_FOR || busy(*key));
-            let kept = &self.by_key;
-            self.keys.retain(|_, key| kept.contains_key(key));
+            self.sweep(now, busy);
         }
         if self.keys.len() < MOST || name == OTHERS {
             return self.insert(now, name);
@@ -134,10 +148,22 @@ impl Tenants {
         self.keys.get(OTHERS).copied().unwrap_or_else(|| self.insert(now, OTHERS))
     }
 
+    /// Takes their places from the idle.
+    fn sweep(&mut self, now: Moment, busy: impl Fn(TenantKey) -> bool) {
+        let Self { keys, places, free, .. } = self;
+        keys.retain(|_, key| {
+            let Some(place) = places.get_mut(key.place as usize) else { return false };
+            let idle = place.tenant.as_ref().is_none_or(|tenant| now.since(tenant.seen) >= KEPT_FOR);
+            if idle && !busy(*key) {
+                *place = Place { generation: place.generation.wrapping_add(1), tenant: None };
+                free.push(key.place);
+                return false;
+            }
+            true
+        });
+    }
+
     fn insert(&mut self, now: Moment, name: &str) -> TenantKey {
-        let key = TenantKey(self.next);
-        self.next += 1;
-        self.keys.insert(name.into(), key);
         let tenant = Tenant {
             name: name.into(),
             decided: [0; _],
@@ -146,7 +172,16 @@ impl Tenants {
             load: None,
             seen: now,
         };
-        self.by_key.insert(key, tenant);
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        let mut key = TenantKey { place: number, generation: 0 };
+        if let Some(place) = self.places.get_mut(number as usize) {
+            key.generation = place.generation;
+            place.tenant = Some(tenant);
+        }
+        self.keys.insert(name.into(), key);
         key
     }
 }

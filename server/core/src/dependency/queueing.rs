@@ -63,7 +63,7 @@ impl Dependency {
             return self.pool.take(now, price);
         }
         self.throttle.is_open()
-            && self.hedges.balance(now) >= price
+            && self.hedges.covers(now, price)
             && self.pool.take(now, price)
             && self.hedges.take(now, price)
     }

@@ -7,6 +7,9 @@ use crate::snapshot::{
 };
 use crate::{BreakerState, BreakerView, Kind, Moment, Reason, Span, Verdict};
 
+/// Most tenants in a snapshot; a page about a hundred thousand helps nobody.
+const TENANTS_SHOWN: usize = 100;
+
 impl Dependency {
     /// Everything worth seeing. Costs a visit of every tenant and waiting ask.
     pub fn snapshot(&mut self, now: Moment) -> Snapshot {
@@ -34,13 +37,19 @@ impl Dependency {
             },
             waiting: self.queue.len() as u64,
             queue_limit: self.queue_limit(),
-            hold: tenants.iter().map(|tenant| tenant.hold).max().unwrap_or(Span::ZERO),
+            hold: self
+                .tenants
+                .iter()
+                .map(|(_, tenant)| tenant.hold_until.from_now(now))
+                .max()
+                .unwrap_or(Span::ZERO),
             breaker: self.overall_breaker(now),
             stale_results: self.stale_results(),
             decided: self.decision_counts(),
             totals: self.totals,
             windows,
             tenants,
+            tenant_count: self.tenants.len() as u64,
             clients: self.ledger.living(),
             refusals: self.refusal_snapshots(now),
             unreported: self.unreported(),
@@ -116,7 +125,10 @@ impl Dependency {
                 breaker: tenant.breaker.as_ref().map(|breaker| breaker.view(now)),
             }
         };
-        let mut tenants: Vec<TenantSnapshot> = self.tenants.iter().map(snapshot).collect();
+        let mut busiest: Vec<_> = self.tenants.iter().collect();
+        busiest.sort_unstable_by_key(|(_, tenant)| std::cmp::Reverse(tenant.decided.iter().sum::<u64>()));
+        busiest.truncate(TENANTS_SHOWN);
+        let mut tenants: Vec<TenantSnapshot> = busiest.into_iter().map(snapshot).collect();
         tenants.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         tenants
     }
