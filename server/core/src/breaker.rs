@@ -23,6 +23,7 @@ const LARGEST_ADOPTED: u64 = 1 << 40;
 
 /// The state machine.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Breaker {
     policy: BreakerPolicy,
     state: BreakerState,
@@ -43,7 +44,7 @@ pub(crate) struct Breaker {
 }
 
 /// What an operator can force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Force {
     /// Open until released.
     Open,
@@ -52,6 +53,7 @@ pub enum Force {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 struct Counts {
     started: u64,
     slow: u64,
@@ -69,6 +71,7 @@ impl Countable for Counts {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 struct Probe {
     token: TokenId,
     expires: Moment,

@@ -8,6 +8,7 @@ use crate::{Kind, MicroTokens, Moment, TokenId};
 /// Granted tokens, oldest first. Numbers are given out in sequence, so a token is found by its distance from
 /// the oldest one. Bounded by what the pool can issue within a token's time to live.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Leases {
     /// [`None`] once returned.
     live: VecDeque<Option<Lease>>,
@@ -17,6 +18,7 @@ pub(crate) struct Leases {
 
 /// A granted token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(damper_model, derive(Hash))]
 pub(crate) struct Lease {
     pub(crate) tenant: TenantKey,
     pub(crate) kind: Kind,

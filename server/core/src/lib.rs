@@ -50,6 +50,8 @@ pub mod histogram;
 mod jitter;
 mod leases;
 mod ledger;
+#[cfg(all(test, damper_model))]
+mod model_check;
 pub mod plan;
 mod policy;
 mod pool;

@@ -189,6 +189,7 @@ impl CostPolicy {
 
 /// The breaker of a [`Policy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(damper_model, derive(Hash))]
 pub(crate) struct BreakerPolicy {
     pub(crate) failure_share: Ppm,
     pub(crate) min_volume: u64,

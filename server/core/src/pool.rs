@@ -10,6 +10,7 @@ use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 /// A pool whose balance cannot be spent in one instant: in any tenth of a second it issues at most a tenth of
 /// what a full pool could spend within a second, so that a fleet never releases together.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct PacedPool {
     bank: Pool,
     pace: Pool,
@@ -70,6 +71,7 @@ fn pacing(rate: MicrosPerSecond, burst: MicroTokens) -> (MicrosPerSecond, MicroT
 
 /// A token bucket. Every method refills up to the `now` that it is given first.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Pool {
     balance: Femtos,
     rate: MicrosPerSecond,
@@ -81,6 +83,7 @@ pub(crate) struct Pool {
 
 /// 10^-15 of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(damper_model, derive(Hash))]
 struct Femtos(u128);
 
 impl Femtos {

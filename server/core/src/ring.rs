@@ -5,6 +5,7 @@ use crate::{Moment, Span, Totals};
 /// A sum that forgets. Covers the running slot and the whole slots before it: between `slots - 1` and `slots`
 /// slot lengths. Advancing costs at most one visit of each slot, however long the gap.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Ring<T> {
     slots: Box<[T]>,
     slot: Span,
