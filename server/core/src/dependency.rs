@@ -9,7 +9,7 @@ use crate::breaker::Breaker;
 use crate::feed::{Feed, Terms};
 use crate::jitter::Jitter;
 use crate::leases::Leases;
-use crate::ledger::Ledger;
+use crate::ledger::{Difference, Ledger};
 use crate::pool::{PacedPool, Pool};
 use crate::queue::FairQueue;
 use crate::refusals::Refusals;
@@ -183,18 +183,21 @@ impl Dependency {
     /// Takes a client's report and tells it what it may do.
     pub fn sync(&mut self, now: Moment, report: &Report) -> Advice {
         let now = self.advance(now);
-        let difference = self.ledger.difference(now, report);
+        let Difference { totals: difference, covers } = self.ledger.difference(now, report);
         self.totals.add(&difference);
         self.windows.add(now, &difference);
-        self.feed.count(&difference);
-        self.throttle.count(now, &difference);
+        if let Some(covers) = covers {
+            self.feed.count(&difference, covers);
+            self.throttle.count(now, &difference);
+        }
         let tenant = self.tenant(now, &report.tenant);
         if let Some(spender) = self.tenants.get_mut(tenant)
             && self.policy.extra_attempts(&report.tenant).is_some()
         {
             spender.count_logical(now, difference.logical);
         }
-        self.with_breaker(now, tenant, |breaker| breaker.report(now, report, &difference));
+        let signal = if covers.is_some() { difference } else { Totals::default() };
+        self.with_breaker(now, tenant, |breaker| breaker.report(now, report, &signal));
         Advice {
             first: self.lease_first_attempts(now, tenant, report),
             learning: self.allocations.is_learning(now),

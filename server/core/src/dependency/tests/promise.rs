@@ -2,8 +2,8 @@
 //! and clock jumps, with a control that breaks it.
 //!
 //! For every interval: issued <= B + rho x F + r x t, with F the distinct first attempts that succeeded. A
-//! success is paid out over the second after the one in which it was reported, so F counts from two seconds
-//! before the interval. The allowed excess is nothing.
+//! success is paid out over the second after the one in which it was reported, or over up to eight if the report
+//! covers that long, so F counts from nine seconds before the interval. The allowed excess is nothing.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ const RATIO_PPM: u64 = 100_000;
 const FLOOR_PER_S: u64 = 2;
 /// One second of the largest rate that the histories below can reach.
 const BURST: u64 = 40;
-const LAG: Span = Span::from_secs(2);
+const LAG: Span = Span::from_secs(9);
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
