@@ -1,6 +1,9 @@
 //! The one backoff: exponential with full jitter.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    time::Duration,
+};
 
 use fastrand::Rng;
 
@@ -23,6 +26,12 @@ impl Backoff {
     pub(crate) fn delay(self, retry: u32, rng: &mut Rng) -> Duration {
         uniform(self.ceiling(retry), rng)
     }
+}
+
+/// A random source that no other process shares. The seed comes from the operating system: the generator's own is
+/// made of the time and the thread, which a fleet that starts as one has in common.
+pub(crate) fn fresh_rng() -> Rng {
+    Rng::with_seed(RandomState::new().build_hasher().finish())
 }
 
 /// Uniform in [0, `most`].
@@ -52,7 +61,8 @@ mod tests {
     #[test]
     fn b06_no_retry_number_overflows() {
         for retry in [0, 1, 31, 32, 33, 62, 63, 64, 1023, 1024, 1025, u32::MAX] {
-            assert!(CALLS.ceiling(retry) <= CALLS.cap, "{retry}");
+            let expected = if retry < 6 { CALLS.base } else { CALLS.cap };
+            assert_eq!(CALLS.ceiling(retry), expected, "{retry}");
         }
     }
 
@@ -62,6 +72,12 @@ mod tests {
         let total: Duration = (0..10_000).map(|_| CALLS.delay(3, &mut rng)).sum();
         let mean_ms = (total / 10_000).as_millis();
         assert!((485..=515).contains(&mean_ms), "{mean_ms}");
+    }
+
+    #[test]
+    fn no_two_sources_agree() {
+        let firsts: std::collections::HashSet<u64> = (0..1000).map(|_| fresh_rng().u64(..)).collect();
+        assert_eq!(firsts.len(), 1000);
     }
 
     proptest! {

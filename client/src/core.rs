@@ -50,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
     pub(crate) switch: Switch,
+    /// How long the server may take for what it can answer at once. More, and the outage rules decide.
+    answer_within: Duration,
     pub(crate) status: Mutex<Status>,
     dependencies: RwLock<HashMap<Arc<str>, Arc<DependencyState>>>,
     ids: Count,
@@ -92,6 +94,7 @@ impl Core {
         tenant: Option<String>,
         fail_mode: FailMode,
         switch: Switch,
+        answer_within: Duration,
     ) -> Self {
         Self {
             clock: Clock::start(),
@@ -101,6 +104,7 @@ impl Core {
             tenant,
             fail_mode,
             switch,
+            answer_within,
             status: Mutex::default(),
             dependencies: RwLock::default(),
             ids: Count::default(),
@@ -166,7 +170,8 @@ impl Core {
     fn answered(&self, path: Path) {
         let mut status = self.status.lock();
         let was_open = status.link.answered();
-        let was_away = std::mem::take(&mut status.away);
+        // An ask that comes through says nothing about syncs that do not.
+        let was_away = (path != Path::Ask || was_open) && std::mem::take(&mut status.away);
         let was_rejected = status.rejected.remove(&path);
         drop(status);
         if was_open || was_away {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use damper_protocol::Emergency;
+use fastrand::Rng;
 
 use crate::{backoff::nanos, clock::Moment};
 
@@ -25,22 +26,33 @@ const FADE: Duration = Duration::from_secs(30);
 /// The span over which successful first attempts are averaged.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// A token bucket (GCRA) of two tokens whose rate is given with each use. A refusal writes nothing.
+/// A token bucket of one token whose rate is given with each use. A refusal writes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
-    full_at_ns: AtomicU64,
+    /// The moment up to which its tokens have been taken.
+    taken_up_to_ns: AtomicU64,
 }
 
 impl Bucket {
-    /// Takes a token if there is one at `per_s` tokens per second.
+    /// Takes a token if one has been earned at `per_s` tokens per second. What is earned beyond it counts for
+    /// less than another token, just enough to keep the rate exact.
     pub(crate) fn take(&self, now: Moment, per_s: f64) -> bool {
         let Some(interval_ns) = interval_ns(per_s) else { return false };
         let now_ns = nanos(now);
-        let spend = |full_at_ns: u64| {
-            let debt_ns = full_at_ns.saturating_sub(now_ns);
-            (debt_ns <= interval_ns).then(|| now_ns.saturating_add(debt_ns).saturating_add(interval_ns))
+        let spend = |taken_up_to_ns: u64| {
+            let excess_ns = now_ns.checked_sub(taken_up_to_ns)?.checked_sub(interval_ns)?;
+            Some(now_ns.saturating_sub(excess_ns.min(interval_ns.saturating_sub(1))))
         };
-        self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
+        self.taken_up_to_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
+    }
+
+    /// Leaves a random part of a token at most. A thousand clients that lose their server in the same moment must
+    /// not have a thousand tokens saved up between them. False if no token can be earned at this rate at all.
+    pub(crate) fn drain(&self, now: Moment, per_s: f64, rng: &mut Rng) -> bool {
+        let Some(interval_ns) = interval_ns(per_s) else { return false };
+        let kept_ns = rng.u64(0..interval_ns);
+        self.taken_up_to_ns.fetch_max(nanos(now).saturating_sub(kept_ns), Ordering::Relaxed);
+        true
     }
 }
 
@@ -127,17 +139,39 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_two_tokens_even_after_a_year() {
+    fn a_year_saves_up_one_token() {
         let bucket = Bucket::default();
         let year = Duration::from_secs(366 * 86_400);
-        assert_eq!((0..100).filter(|_| bucket.take(year, 1.0)).count(), 2);
+        assert_eq!((0..100).filter(|_| bucket.take(year, 1.0)).count(), 1);
     }
 
     #[test]
     fn a_raised_rate_frees_no_burst() {
         let bucket = Bucket::default();
-        while bucket.take(Duration::ZERO, 1.0) {}
-        assert!((0..100).filter(|_| bucket.take(Duration::ZERO, 1000.0)).count() == 0);
+        let later = Duration::from_secs(10);
+        assert!(bucket.take(later, 0.1));
+        assert_eq!((0..100).filter(|_| bucket.take(later, 1000.0)).count(), 0);
+    }
+
+    #[test]
+    fn a_low_rate_does_not_outlive_itself() {
+        let bucket = Bucket::default();
+        assert!(bucket.drain(Duration::from_secs(1), 0.001, &mut fastrand::Rng::with_seed(1)));
+        assert!(bucket.take(Duration::from_secs(2), 1.0));
+    }
+
+    #[test]
+    fn a_fleet_that_loses_its_server_has_the_rate_and_no_burst() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        let (lost_at, per_s) = (Duration::from_secs(1000), 0.07);
+        let fleet: Vec<Bucket> = (0..1000).map(|_| Bucket::default()).collect();
+        assert!(fleet.iter().all(|bucket| bucket.drain(lost_at, per_s, &mut rng)));
+        let within = |seconds: u64| {
+            let taken = |bucket: &&Bucket| bucket.take(lost_at + Duration::from_secs(seconds), per_s);
+            fleet.iter().filter(taken).count()
+        };
+        let taken: usize = (0..=10).map(within).sum();
+        assert!((600..=800).contains(&taken), "{taken} instead of 700");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! A scripted server in memory, for tests under paused time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use damper_protocol::{
     AskRequest, AskResponse, BreakerState, BreakerVersion, Decision, Reason, SyncRequest, SyncResponse,
     SyncedDependency,
 };
-use futures_util::{FutureExt, StreamExt, future::BoxFuture};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use hyper::body::Bytes;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -59,6 +60,30 @@ pub(crate) struct Fake {
     pub(crate) asks: Mutex<Vec<(Instant, AskRequest)>>,
     pub(crate) syncs: Mutex<Vec<SyncRequest>>,
     pub(crate) returned: Mutex<Vec<String>>,
+    /// What each connection of the watch sends, one after the other; those beyond stay silent for ever.
+    pub(crate) streams: Mutex<VecDeque<Stream>>,
+    pub(crate) watches: Mutex<Vec<(Instant, Option<String>)>>,
+}
+
+/// One connection of the watch: chunks and the pauses before them, and whether it ends after them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    pub(crate) refused: Option<Fault>,
+    pub(crate) chunks: Vec<(Duration, Vec<u8>)>,
+    pub(crate) ends: bool,
+}
+
+impl Stream {
+    fn into_bytes(self) -> Bytestream {
+        let chunks = stream::iter(self.chunks).then(|(pause, chunk)| async move {
+            sleep(pause).await;
+            Ok(Bytes::from(chunk))
+        });
+        match self.ends {
+            true => chunks.boxed(),
+            false => chunks.chain(stream::pending()).boxed(),
+        }
+    }
 }
 
 impl Fake {
@@ -70,6 +95,8 @@ impl Fake {
             asks: Mutex::default(),
             syncs: Mutex::default(),
             returned: Mutex::default(),
+            streams: Mutex::default(),
+            watches: Mutex::default(),
         })
     }
 
@@ -118,7 +145,9 @@ impl Transport for Fake {
         std::future::ready(self.response(sync)).boxed()
     }
 
-    fn watch(&self, _: Option<&str>) -> BoxFuture<'static, Result<Bytestream, Fault>> {
-        std::future::ready(Ok(futures_util::stream::pending().boxed())).boxed()
+    fn watch(&self, last_id: Option<&str>) -> BoxFuture<'static, Result<Bytestream, Fault>> {
+        self.watches.lock().push((Instant::now(), last_id.map(str::to_owned)));
+        let stream = self.streams.lock().pop_front().unwrap_or_default();
+        std::future::ready(stream.refused.map_or_else(|| Ok(stream.clone().into_bytes()), Err)).boxed()
     }
 }

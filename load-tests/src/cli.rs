@@ -14,7 +14,7 @@ const AFTER_HELP: &str = "\
 Scenarios that are part of the binary:
   chapter-r2      120 operations/s, 12 % failures, capacity 130/s, a shared pool of 10 retries/s   (60 s each way)
   incident-0312   the 03:12 incident: 41 runs, one failure in eight, an account limit            (30 s each way)
-  server-killed   the damper server dies in the middle of a partial outage and comes back        (75 s each way)
+  server-killed   the damper server dies in the middle of a partial outage and comes back        (50 s each way)
 
 Examples:
   damper-load demo

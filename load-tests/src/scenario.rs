@@ -215,7 +215,7 @@ impl Default for LocalRetries {
 }
 
 /// Something that happens to the server.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
     /// When, in seconds.

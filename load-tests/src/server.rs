@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
+use damper_server::Config;
 use tokio::sync::oneshot;
 
 use crate::scenario::Scenario;
@@ -30,7 +31,7 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    config: String,
+    config: Config,
     running: Option<Running>,
 }
 
@@ -110,14 +111,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listener.map_err(|source| ServerError::Listen { address, source })
 }
 
-/// The configuration file of a server that knows the scenario's dependency and nothing else.
-fn config(scenario: &Scenario) -> Result<String, ServerError> {
+/// The configuration of a server that knows the scenario's dependency and nothing else.
+fn config(scenario: &Scenario) -> Result<Config, ServerError> {
     let policy = toml::Value::Table(scenario.damper.clone());
     let dependencies = toml::Table::from_iter([(scenario.dependency.name.clone(), policy)]);
     let config = toml::Table::from_iter([("dependencies".to_owned(), toml::Value::Table(dependencies))]);
-    toml::to_string(&config).map_err(|error| ServerError::Policy(error.to_string()))
+    let text = toml::to_string(&config).map_err(|error| ServerError::Policy(error.to_string()))?;
+    Config::from_toml(&text).map_err(|error| ServerError::Policy(error.to_string()))
 }
 
-async fn serve(_listener: TcpListener, _config: &str) -> Result<(), String> {
-    Err("not yet".to_owned())
+async fn serve(listener: TcpListener, config: &Config) -> Result<(), String> {
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(|error| error.to_string())?;
+    let never = std::future::pending();
+    damper_server::run(listener, config, never).await.map_err(|error| error.to_string())
 }

@@ -22,7 +22,12 @@ pub(crate) fn from_status(status: StatusCode) -> Option<Failure> {
         400..=499 => (Class::Invalid, true),
         _ => (Class::Fatal, true),
     };
-    let dispatch = if matches!(code, 421 | 425) { Dispatch::NotProcessed } else { Dispatch::Ambiguous };
+    let dispatch = match class {
+        _ if matches!(code, 421 | 425) => Dispatch::NotProcessed,
+        // An answer about the request itself: its effect, if any, is known.
+        Class::Invalid | Class::Permission | Class::Semantic => Dispatch::Processed,
+        _ => Dispatch::Ambiguous,
+    };
     let failure = Failure::new(class).with_dispatch(dispatch).with_code(code.to_string());
     Some(if retried { failure } else { failure.never_retried() })
 }
@@ -94,6 +99,19 @@ mod tests {
         for code in (100..=999).filter(|code| from_status(status(*code)).is_some()) {
             let unprocessed = from_status(status(code)).unwrap().had_no_effect();
             assert_eq!(unprocessed, matches!(code, 421 | 425), "{code}");
+        }
+    }
+
+    #[test]
+    fn only_failures_of_the_dependency_leave_the_effect_unknown() {
+        for code in (100..=999).filter(|code| from_status(status(*code)).is_some()) {
+            let failure = from_status(status(code)).unwrap();
+            let unknown = matches!(failure.class, Class::Transient | Class::RateLimited | Class::Fatal);
+            assert_eq!(
+                failure.dispatch == Dispatch::Ambiguous,
+                unknown && !matches!(code, 421 | 425),
+                "{code}"
+            );
         }
     }
 

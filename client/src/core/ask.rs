@@ -1,4 +1,4 @@
-//! One ask: admitted within 20 ms or not at all, decided by the end of its window, repeated at most once.
+//! One ask: admitted at once or not at all, decided by the end of its window, repeated at most once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,6 @@ use tokio::time::timeout;
 
 use super::{Core, Path};
 use crate::{clock::Moment, transport::Fault, wire::ms_down};
-
-/// How long the server may take for what it can answer at once. More than that, and the outage rules decide.
-pub(crate) const ANSWER_WITHIN: Duration = Duration::from_millis(20);
 
 /// What became of an ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +17,9 @@ pub(crate) enum Answer {
     Busy(Duration),
     /// The server does not accept this client's asks.
     Rejected,
-    /// No server answered in time.
+    /// No server answered in time, for once.
+    Late,
+    /// There is no server.
     Away,
     /// The operation's deadline passed first.
     TooLate,
@@ -49,6 +48,7 @@ impl Core {
             Some(Ok(answer)) => Answer::Decided(answer),
             Some(Err(Fault::Busy(pause))) => Answer::Busy(pause),
             Some(Err(Fault::Rejected(_))) => Answer::Rejected,
+            Some(Err(Fault::NoAnswer)) if !self.status.lock().away => Answer::Late,
             Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
             None => Answer::TooLate,
         }
@@ -58,8 +58,8 @@ impl Core {
     async fn ask_once(&self, ask: &AskRequest) -> Option<Result<AskResponse, Fault>> {
         let deadline = self.clock.now().saturating_add(Duration::from_millis(ask.deadline_ms));
         let window = Duration::from_millis(ask.max_wait_ms.unwrap_or_default());
-        let ends_at = self.clock.now().saturating_add(window).saturating_add(ANSWER_WITHIN);
-        match self.within(ANSWER_WITHIN, deadline, self.transport.ask(ask)).await? {
+        let ends_at = self.clock.now().saturating_add(window).saturating_add(self.answer_within);
+        match self.within(self.answer_within, deadline, self.transport.ask(ask)).await? {
             Ok(pending) => {
                 let left = ends_at.saturating_sub(self.clock.now());
                 self.within(left, deadline, pending).await

@@ -9,6 +9,7 @@ use damper_protocol::{PolicyView, ProbeResult};
 use parking_lot::Mutex;
 
 use crate::{
+    backoff::fresh_rng,
     clock::Moment,
     emergency::{Bucket, Recent, rate_per_s},
     totals::Counts,
@@ -27,6 +28,8 @@ pub(crate) struct DependencyState {
     guarded: AtomicBool,
     view: Mutex<View>,
     bucket: Bucket,
+    /// The emergency budget has lost its savings, and the server has not been back since.
+    alone: AtomicBool,
     recent: Mutex<Recent>,
     probes: Mutex<Vec<ProbeResult>>,
 }
@@ -40,6 +43,7 @@ impl DependencyState {
             guarded: AtomicBool::new(false),
             view: Mutex::default(),
             bucket: Bucket::default(),
+            alone: AtomicBool::new(false),
             recent: Mutex::new(Recent::new(now)),
             probes: Mutex::default(),
         }
@@ -77,14 +81,29 @@ impl DependencyState {
         self.view(View::known_policy).unwrap_or_default()
     }
 
-    /// Takes a token of the emergency budget. Called for every retry, whoever granted it, so that the budget is
-    /// never full at the moment when the server goes away.
-    pub(crate) fn take_emergency(&self, now: Moment, heard: Option<Moment>) -> bool {
+    /// Charges a retry that the server granted to the emergency budget too, so that going back and forth between
+    /// the two frees nothing.
+    pub(crate) fn charge_emergency(&self, now: Moment, heard: Option<Moment>) {
+        self.alone.store(false, Ordering::Relaxed);
+        self.bucket.take(now, self.emergency_per_s(now, heard));
+    }
+
+    /// Takes a token of the emergency budget. Once the server is `away`, its savings go.
+    pub(crate) fn take_emergency(&self, now: Moment, heard: Option<Moment>, away: bool) -> bool {
+        let per_s = self.emergency_per_s(now, heard);
+        let lost = away && !self.alone.load(Ordering::Relaxed);
+        if lost && self.bucket.drain(now, per_s, &mut fresh_rng()) {
+            self.alone.store(true, Ordering::Relaxed);
+        }
+        self.bucket.take(now, per_s)
+    }
+
+    fn emergency_per_s(&self, now: Moment, heard: Option<Moment>) -> f64 {
         let successes = self.counts.first_successes();
         let successes_per_s = self.recent.lock().per_s(now, successes);
         let (share, in_trouble) = self.view(|view| (view.emergency(), view.was_in_trouble()));
         let silent_for = in_trouble.then(|| now.saturating_sub(heard.unwrap_or_default()));
-        self.bucket.take(now, rate_per_s(share, successes_per_s, silent_for))
+        rate_per_s(share, successes_per_s, silent_for)
     }
 
     /// Keeps the average of recent successes up to date.

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
-use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
 use super::{Core, DependencyState, Path, Started, Switch};
-use crate::{backoff::uniform, transport::Fault};
+use crate::{
+    backoff::{fresh_rng, uniform},
+    transport::Fault,
+};
 
 /// How often to sync unless the server says otherwise.
 const EVERY: Duration = Duration::from_millis(1000);
@@ -28,7 +30,7 @@ pub(crate) struct Acked(BTreeMap<Arc<str>, Totals>);
 /// Syncs until the last handle is gone, and once more then.
 pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
     let core = Arc::clone(&started.0);
-    let mut rng = Rng::new();
+    let mut rng = fresh_rng();
     while !core.is_shut_down() {
         let wait = match core.sync().await {
             Ok(wish) => wish,

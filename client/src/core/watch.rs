@@ -10,7 +10,7 @@ use tokio::{sync::watch::Receiver, time::timeout};
 
 use super::{Core, Path};
 use crate::{
-    backoff::{Backoff, uniform},
+    backoff::{Backoff, fresh_rng, uniform},
     clock::Moment,
     transport::{Bytestream, Fault},
 };
@@ -35,7 +35,7 @@ const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Watches until the last handle is gone.
 pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
-    let mut watch = Watch { core, last_id: None, failures: 0, rng: Rng::new(), spread: None };
+    let mut watch = Watch { core, last_id: None, failures: 0, rng: fresh_rng(), spread: None };
     loop {
         tokio::select! {
             () = watch.once() => {}

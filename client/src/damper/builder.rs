@@ -1,6 +1,6 @@
 //! Setting a client up.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
 use reqwest::Url;
@@ -8,6 +8,7 @@ use reqwest::Url;
 use super::{Damper, Handle};
 use crate::{
     Observer,
+    backoff::fresh_rng,
     core::{Core, Switch},
     observer::Nobody,
     transport::{Transport, http::Http},
@@ -21,12 +22,13 @@ pub struct Builder {
     client_id: Option<String>,
     name: Option<String>,
     fail_mode: FailMode,
+    answer_within: Duration,
     observer: Arc<dyn Observer>,
     env: Env,
 }
 
 /// Looks an environment variable up.
-type Env = fn(&str) -> Option<String>;
+type Env = Box<dyn Fn(&str) -> Option<String>>;
 
 /// A client cannot be set up like this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,8 +61,9 @@ impl Builder {
             client_id: None,
             name: None,
             fail_mode: FailMode::Open,
+            answer_within: Duration::from_millis(20),
             observer: Arc::new(Nobody),
-            env: |name| std::env::var(name).ok(),
+            env: Box::new(|name| std::env::var(name).ok()),
         }
     }
 
@@ -91,6 +94,12 @@ impl Builder {
         Self { fail_mode, ..self }
     }
 
+    /// How long the server may take for what it can answer at once; a queued ask gets the end of its window on
+    /// top. After that the outage rules decide. Default: 20 ms.
+    pub fn answer_within(self, limit: Duration) -> Self {
+        Self { answer_within: limit, ..self }
+    }
+
     /// Who is told what happens. Default: nobody.
     pub fn observer(self, observer: impl Observer) -> Self {
         Self { observer: Arc::new(observer), ..self }
@@ -112,7 +121,7 @@ impl Builder {
         check("name", self.name.as_deref())?;
         let http = Http::new(&endpoint, self.tenant.as_deref())
             .map_err(|error| BuildError::Http(error.to_string()))?;
-        let switch = switch(self.env);
+        let switch = switch(&self.env);
         Ok(self.build_over(Arc::new(http), switch))
     }
 
@@ -122,14 +131,22 @@ impl Builder {
     }
 
     pub(crate) fn build_over(self, transport: Arc<dyn Transport>, switch: Switch) -> Damper {
-        let incarnation = format!("{:016x}", fastrand::u64(..));
+        let incarnation = format!("{:016x}", fresh_rng().u64(..));
         let identity = ClientIdentity {
             id: self.client_id.unwrap_or_else(|| format!("client-{incarnation}")),
             incarnation,
             name: self.name,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         };
-        let core = Core::new(transport, self.observer, identity, self.tenant, self.fail_mode, switch);
+        let core = Core::new(
+            transport,
+            self.observer,
+            identity,
+            self.tenant,
+            self.fail_mode,
+            switch,
+            self.answer_within,
+        );
         let (stop, _) = tokio::sync::watch::channel(());
         Damper { handle: Arc::new(Handle { core: Arc::new(core), stop }) }
     }
@@ -147,7 +164,7 @@ fn check(what: &'static str, name: Option<&str>) -> Result<(), BuildError> {
     }
 }
 
-fn switch(env: Env) -> Switch {
+fn switch(env: &dyn Fn(&str) -> Option<String>) -> Switch {
     match (is_on(env, "DAMPER_DISABLED"), is_on(env, "DAMPER_NO_RETRY")) {
         (true, _) => Switch::Inert,
         (_, true) => Switch::NoRetry,
@@ -155,7 +172,7 @@ fn switch(env: Env) -> Switch {
     }
 }
 
-fn is_on(env: Env, name: &str) -> bool {
+fn is_on(env: &dyn Fn(&str) -> Option<String>, name: &str) -> bool {
     let Some(value) = env(name) else { return false };
     let on = value.eq_ignore_ascii_case("true");
     if !on && !value.is_empty() && !value.eq_ignore_ascii_case("false") {
@@ -171,5 +188,58 @@ impl fmt::Debug for Builder {
             .field("tenant", &self.tenant)
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(disabled: &'static str, no_retry: &'static str) -> Switch {
+        let value = |on: &str| Some(on.to_owned()).filter(|on| !on.is_empty());
+        switch(&move |name| match name {
+            "DAMPER_DISABLED" => value(disabled),
+            _ => value(no_retry),
+        })
+    }
+
+    #[test]
+    fn only_the_word_true_is_a_switch() {
+        for on in ["true", "TRUE", "True"] {
+            assert_eq!(env(on, ""), Switch::Inert);
+            assert_eq!(env("", on), Switch::NoRetry);
+            assert_eq!(env(on, on), Switch::Inert);
+        }
+        for off in ["", "1", "yes", "false", "on", " true"] {
+            assert_eq!(env(off, off), Switch::On, "{off:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_sets_endpoint_and_tenant() {
+        let builder = Builder::from_env(Box::new(|_| None));
+        assert_eq!((builder.endpoint.as_str(), builder.tenant), ("http://127.0.0.1:7117", None));
+        let builder = Builder::from_env(Box::new(|name| match name {
+            "DAMPER_ENDPOINT" => Some("http://damper:80".to_owned()),
+            "DAMPER_TENANT" => Some("checkout".to_owned()),
+            _ => None,
+        }));
+        assert_eq!(
+            (builder.endpoint.as_str(), builder.tenant.as_deref()),
+            ("http://damper:80", Some("checkout"))
+        );
+    }
+
+    #[test]
+    fn mistakes_are_found_when_it_is_built_and_a_dead_server_is_none() {
+        for endpoint in ["", "damper", "127.0.0.1:7117", "https://damper", "ftp://damper", "http://"] {
+            let error = Builder::new(endpoint.to_owned()).build().unwrap_err();
+            assert_eq!(error, BuildError::Endpoint { endpoint: endpoint.to_owned() });
+        }
+        let dead = || Builder::new("http://127.0.0.1:1".to_owned());
+        for broken in [dead().tenant(""), dead().client_id("a\nb"), dead().name(" x")] {
+            assert!(matches!(broken.build(), Err(BuildError::Name { .. })));
+        }
+        assert!(dead().tenant("t").build().is_ok());
     }
 }

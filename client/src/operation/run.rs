@@ -9,9 +9,10 @@ use tokio::{runtime::Handle, time::Instant};
 
 use super::{Operation, permit::Permit};
 use crate::{
-    CallError, Failure, StopReason,
+    CallError, Dependency, Failure, StopReason,
     attempt::Attempt,
     classify,
+    clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
 };
@@ -39,9 +40,9 @@ enum Phase {
 
 pub(super) struct Run {
     operation: Operation,
-    core: Arc<Core>,
-    state: Arc<DependencyState>,
     id: u64,
+    /// When the next attempt starts, as near as the clock was read.
+    now: Moment,
     limit: Limit,
     attempts: u32,
     phase: Phase,
@@ -59,17 +60,17 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn start(operation: Operation, runtime: Option<&Handle>) -> Self {
-        let core = Arc::clone(&operation.dependency.handle.core);
-        let state = Arc::clone(&operation.dependency.state);
+        let Dependency { handle, state } = &operation.dependency;
+        let core = &handle.core;
         if let Some(runtime) = runtime {
-            core.start(runtime, &operation.dependency.handle.stop);
+            core.start(runtime, &handle.stop);
         }
         state.counts.logical.up();
+        let now = core.clock.now();
         Self {
-            limit: operation.deadline.limit(core.clock, core.clock.now()),
+            limit: operation.deadline.limit(core.clock, now),
             id: core.next_id(),
-            core,
-            state,
+            now,
             operation,
             attempts: 0,
             phase: Phase::Between,
@@ -83,9 +84,23 @@ impl Run {
         }
     }
 
+    fn core(&self) -> &Arc<Core> {
+        &self.operation.dependency.handle.core
+    }
+
+    fn state(&self) -> &DependencyState {
+        &self.operation.dependency.state
+    }
+
+    /// Reads the clock.
+    fn tick(&mut self) -> Moment {
+        self.now = self.core().clock.now();
+        self.now
+    }
+
     /// Work past its deadline is not started.
     pub(super) fn may_start(&self) -> Result<(), Stop> {
-        match self.limit.leaves_an_attempt(self.core.clock.now()) {
+        match self.limit.leaves_an_attempt(self.now) {
             true => Ok(()),
             false => Err(StopReason::DeadlineTooShort.into()),
         }
@@ -96,9 +111,9 @@ impl Run {
         self.attempts = self.attempts.saturating_add(1);
         self.phase = Phase::InAttempt;
         self.probe = self.permit.start();
-        self.state.counts.physical.up();
-        self.core.observer.attempt_started(&self.state.name, self.attempts);
-        let end = self.core.clock.instant(self.limit.end_of_attempt(self.core.clock.now()));
+        self.state().counts.physical.up();
+        self.core().observer.attempt_started(&self.state().name, self.attempts);
+        let end = self.core().clock.instant(self.limit.end_of_attempt(self.now));
         (Attempt::new(self.attempts, end, self.operation.idempotency.clone()), end)
     }
 
@@ -106,10 +121,10 @@ impl Run {
         self.attempt_ended(Some(true));
         self.phase = Phase::Over;
         if self.attempts > 1 {
-            self.state.counts.recovered.up();
+            self.state().counts.recovered.up();
         }
-        self.state.counts.success.up();
-        self.core.observer.succeeded(&self.state.name, self.attempts);
+        self.state().counts.success.up();
+        self.core().observer.succeeded(&self.state().name, self.attempts);
     }
 
     /// Counts and classifies a failed attempt; no error means that it was cut off.
@@ -123,21 +138,21 @@ impl Run {
         self.attempt_ended(health(&failure));
         self.phase = Phase::Between;
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.operation.idempotency.has_effect();
-        self.state.counts.failed(&failure);
+        self.state().counts.failed(&failure);
         if self.attempts == 1 {
-            self.state.counts.affected.up();
+            self.state().counts.affected.up();
         }
-        let (pause, now) = (failure.retry_after.unwrap_or_default(), self.core.clock.now());
-        self.pause_is_news = !pause.is_zero() && self.state.learn(|view| view.hold(pause, now));
+        let (pause, now) = (failure.retry_after.unwrap_or_default(), self.core().clock.now());
+        self.pause_is_news = !pause.is_zero() && self.state().learn(|view| view.hold(pause, now));
         failure
     }
 
     /// `healthy` is what the attempt says about the dependency, if it says anything.
     fn attempt_ended(&mut self, healthy: Option<bool>) {
-        self.state.counts.ended.up();
+        self.state().counts.ended.up();
         if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
-            self.state.probed(token, healthy);
-            self.core.report_soon();
+            self.state().probed(token, healthy);
+            self.core().report_soon();
         }
     }
 
@@ -150,10 +165,10 @@ impl Run {
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
-        self.core.observer.stopped(&self.state.name, stop.reason);
+        self.core().observer.stopped(&self.state().name, stop.reason);
         tracing::debug!(
             target: "damper",
-            dependency = &*self.state.name,
+            dependency = &*self.state().name,
             operation = &*self.operation.name,
             attempts = self.attempts,
             reason = stop.reason.as_str(),
@@ -165,7 +180,7 @@ impl Run {
 
     fn count(&self, stop: Stop) {
         use StopReason as Reason;
-        let counts = &self.state.counts;
+        let counts = &self.state().counts;
         if self.ambiguous {
             counts.ambiguous.up();
         }
@@ -197,10 +212,10 @@ fn health(failure: &Failure) -> Option<bool> {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.phase == Phase::InAttempt {
-            self.state.counts.ended.up();
+            self.state().counts.ended.up();
         }
         if self.phase != Phase::Over {
-            self.state.counts.abandoned.up();
+            self.state().counts.abandoned.up();
         }
     }
 }

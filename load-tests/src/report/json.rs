@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Report;
 use crate::measure::{Second, Span, expected_amplification};
-use crate::scenario::{Measure, Way};
+use crate::scenario::{Event, Measure, Way};
 use crate::storm::Run;
 use crate::verdict::Judgement;
 
@@ -20,6 +20,7 @@ struct Document<'a> {
     arrival_per_s: f64,
     capacity_per_s: f64,
     account_per_s: Option<f64>,
+    events: &'a [Event],
     ways: Vec<WayDocument<'a>>,
     expectations: &'a [Judgement],
 }
@@ -51,6 +52,7 @@ pub fn to_json(report: &Report) -> serde_json::Result<String> {
         arrival_per_s: scenario.traffic.arrival_per_s,
         capacity_per_s: scenario.dependency.capacity_per_s,
         account_per_s: scenario.dependency.account.as_ref().map(|account| account.per_s),
+        events: &scenario.events,
         ways: report.runs.iter().map(|run| way(report, run)).collect(),
         expectations: &report.judgements,
     };

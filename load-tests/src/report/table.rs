@@ -43,6 +43,7 @@ fn rows_of(report: &Report) -> Vec<Row> {
         ("  expected from the cause", cells(&expected)),
         ("first attempts that succeed", share(Measure::FirstSuccess)),
         ("operations that succeed", share(Measure::OperationSuccess)),
+        ("  that sent no attempt", cells(&|_, span| span.total().unsent.to_string())),
         ("recovered of those affected", share(Measure::RecoveryRate)),
         ("attempts that fail", share(Measure::ErrorShare)),
         ("  in the worst five seconds", share(Measure::ErrorShareWorst)),

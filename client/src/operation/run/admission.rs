@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{AskKind, AskRequest, AskResponse, Decision, FailMode, FailureReport, Priority};
-use fastrand::Rng;
 use tokio::runtime::Handle;
 
 use super::{Run, Stop};
 use crate::{
     Failure, Profile, StopReason,
+    backoff::fresh_rng,
     clock::Moment,
     core::{Answer, Switch},
     deadline::LEAST_ATTEMPT,
@@ -21,65 +21,68 @@ use crate::{
 impl Run {
     /// Whether the first attempt may meet a closed gate.
     pub(in crate::operation) fn is_guarded(&self) -> bool {
-        self.in_runtime && self.state.is_guarded() && self.core.switch != Switch::Inert
+        self.in_runtime && self.state().is_guarded() && self.core().switch != Switch::Inert
     }
 
     /// Passes the breaker with a first attempt: as it is, as a probe, or not at all. An outage of the server
     /// never stops one.
     pub(in crate::operation) async fn ask_for_first(&mut self) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        let refusal = Stop::from(self.state.view(View::refusal));
+        let now = self.core().clock.now();
+        let refusal = Stop::from(self.state().view(View::refusal));
         match self.gate(now) {
             Gate::Pass => return Ok(()),
             Gate::Refuse => return Err(refusal),
-            Gate::Probe if self.state.view(|view| view.is_suppressed(now)) => return Err(refusal),
+            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => return Err(refusal),
             Gate::Probe => {}
         }
         let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
-        match self.core.ask(ask).await {
-            Answer::Decided(answer) => self.take(answer),
-            Answer::Busy(_) => Err(refusal),
-            Answer::Rejected | Answer::Away | Answer::CircuitOpen => self.may_start(),
-            Answer::TooLate => Err(StopReason::DeadlineTooShort.into()),
+        match self.core().ask(ask).await {
+            Answer::Decided(answer) => self.take(answer)?,
+            Answer::Busy(_) => return Err(refusal),
+            Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
+            Answer::Rejected | Answer::Late | Answer::Away | Answer::CircuitOpen => {}
         }
+        self.tick();
+        self.may_start()
     }
 
     /// Decides on another attempt; returns when it may start.
     pub(in crate::operation) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
-        let failed_at = self.core.clock.now();
+        let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
         }
         let wait = self.decide(failure, failed_at).inspect_err(|_| self.report_pause(failure, failed_at))?;
         let not_before = failed_at.saturating_add(wait);
-        let policy = self.state.policy();
+        let policy = self.state().policy();
         if ms_up(wait) >= policy.max_delay_ms {
             self.report_pause(failure, failed_at);
-            self.core.clock.sleep_until(not_before).await;
+            self.core().clock.sleep_until(not_before).await;
             self.look_again()?;
             self.still_welcome()?;
         }
         let ask = self.ask_for_retry(failure, failed_at, not_before, policy.max_delay_ms);
-        match self.core.ask(ask).await {
+        match self.core().ask(ask).await {
             Answer::Decided(answer) => self.take(answer)?,
             Answer::Busy(pause) => {
-                let now = self.core.clock.now();
-                self.state.learn(|view| view.suppress(pause, now));
+                let now = self.core().clock.now();
+                self.state().learn(|view| view.suppress(pause, now));
                 return Err(StopReason::Suppressed.into());
             }
             Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
             Answer::Rejected => return Err(StopReason::AskRejected.into()),
-            Answer::Away => self.go_on_alone(StopReason::FailClosed)?,
-            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen)?,
+            Answer::Late => self.go_on_alone(StopReason::FailClosed, false)?,
+            Answer::Away => self.go_on_alone(StopReason::FailClosed, true)?,
+            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true)?,
         }
-        if self.core.clock.now() < not_before {
-            self.core.clock.sleep_until(not_before).await;
+        if self.core().clock.now() < not_before {
+            self.core().clock.sleep_until(not_before).await;
         }
         self.look_again()
     }
 
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
-        let facts = self.state.view(|view| Facts {
+        let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
             profile: self.operation.profile.unwrap_or_default(),
@@ -90,11 +93,11 @@ impl Run {
             repeatable: self.operation.idempotency.allows_repeat(),
             held_for: view.held_for(now),
             suppressed: view.is_suppressed(now),
-            gate: view.gate(now, self.core.heard()),
+            gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
         });
-        after_failure(&facts, &mut Rng::new()).map_err(Stop::from)
+        after_failure(&facts, &mut fresh_rng()).map_err(Stop::from)
     }
 
     /// What the caller set in code, within the server's maximum; else the server's policy, else the default.
@@ -108,51 +111,49 @@ impl Run {
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !self.in_runtime || self.core.switch != Switch::On || self.state.is_private();
+        let off = !self.in_runtime || self.core().switch != Switch::On || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
-        self.core.is_shut_down().then_some(StopReason::ShutDown)
+        self.core().is_shut_down().then_some(StopReason::ShutDown)
     }
 
     /// The world may have changed during a wait.
-    fn look_again(&self) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        if !self.limit.leaves_an_attempt(now) {
-            return Err(StopReason::DeadlineTooShort.into());
-        }
+    fn look_again(&mut self) -> Result<(), Stop> {
+        let now = self.tick();
+        self.may_start()?;
         match self.gate(now) {
-            Gate::Refuse => Err(self.state.view(View::refusal).into()),
+            Gate::Refuse => Err(self.state().view(View::refusal).into()),
             Gate::Pass | Gate::Probe => Ok(()),
         }
     }
 
     /// The server may have asked for silence while the operation slept.
     fn still_welcome(&self) -> Result<(), Stop> {
-        let now = self.core.clock.now();
+        let now = self.core().clock.now();
         if let Some(reason) = self.switched_off() {
             return Err(reason.into());
         }
-        match self.state.view(|view| view.is_suppressed(now)) {
+        match self.state().view(|view| view.is_suppressed(now)) {
             true => Err(StopReason::Suppressed.into()),
             false => Ok(()),
         }
     }
 
     fn gate(&self, now: Moment) -> Gate {
-        self.state.view(|view| view.gate(now, self.core.heard()))
+        self.state().view(|view| view.gate(now, self.core().heard()))
     }
 
     /// Takes the server's decision.
     fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
-        let now = self.core.clock.now();
-        self.core.learn_from(&answer, &self.state, now);
+        let now = self.core().clock.now();
+        self.core().learn_from(&answer, self.state(), now);
         match answer.decision {
             Decision::Granted => {
                 let waited = Duration::from_millis(answer.waited_ms);
-                self.core.observer.granted(&self.state.name, answer.reason, waited);
-                self.state.take_emergency(now, self.core.heard());
-                self.permit = Permit::granted(&self.core, answer);
+                self.core().observer.granted(&self.state().name, answer.reason, waited);
+                self.state().charge_emergency(now, self.core().heard());
+                self.permit = Permit::granted(self.core(), answer);
                 Ok(())
             }
             Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
@@ -160,18 +161,19 @@ impl Run {
         }
     }
 
-    /// No server: the emergency budget decides, unless the dependency fails closed.
-    fn go_on_alone(&self, closed: StopReason) -> Result<(), Stop> {
+    /// No answer: the emergency budget decides, unless the dependency fails closed. Its savings are spent only on
+    /// single lost answers: with the whole fleet's server `away` they would add up to a burst.
+    fn go_on_alone(&self, closed: StopReason, away: bool) -> Result<(), Stop> {
         let fail_mode =
-            self.state.view(View::known_policy).map_or(self.core.fail_mode, |policy| policy.fail_mode);
+            self.state().view(View::known_policy).map_or(self.core().fail_mode, |policy| policy.fail_mode);
         if fail_mode == FailMode::Closed {
             return Err(closed.into());
         }
-        if !self.state.take_emergency(self.core.clock.now(), self.core.heard()) {
+        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) {
             return Err(StopReason::EmergencyExhausted.into());
         }
-        self.state.counts.emergency.up();
-        self.core.observer.emergency_granted(&self.state.name);
+        self.state().counts.emergency.up();
+        self.core().observer.emergency_granted(&self.state().name);
         Ok(())
     }
 
@@ -179,12 +181,12 @@ impl Run {
     /// rest of the fleet holds too. An ask that does not wait and is in a pause is refused, never charged.
     fn report_pause(&self, failure: &Failure, failed_at: Moment) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.pause_is_news || self.core.switch == Switch::Inert || self.state.is_private() {
+        if !self.pause_is_news || self.core().switch == Switch::Inert || self.state().is_private() {
             return;
         }
         let report = failure.report(Duration::ZERO);
         let ask = AskRequest { max_wait_ms: Some(0), ..self.ask_now(Some(report), failed_at) };
-        let core = Arc::clone(&self.core);
+        let core = Arc::clone(self.core());
         runtime.spawn(async move {
             if let Answer::Decided(answer) = core.ask(ask).await {
                 drop(Permit::granted(&core, answer));
@@ -199,7 +201,7 @@ impl Run {
         not_before: Moment,
         max_delay_ms: u64,
     ) -> AskRequest {
-        let now = self.core.clock.now();
+        let now = self.core().clock.now();
         let ask = self.ask_now(Some(failure.report(now.saturating_sub(failed_at))), now);
         let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(LEAST_ATTEMPT));
         AskRequest {
@@ -212,11 +214,11 @@ impl Run {
     fn ask_now(&self, failure: Option<FailureReport>, now: Moment) -> AskRequest {
         let left = self.limit.left(now).unwrap_or(Duration::MAX);
         AskRequest {
-            request_id: Some(self.core.global_id(self.core.next_id())),
-            dependency: self.state.name.to_string(),
-            tenant: self.core.tenant.clone(),
+            request_id: Some(self.core().global_id(self.core().next_id())),
+            dependency: self.state().name.to_string(),
+            tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.core.global_id(self.id),
+            operation: self.core().global_id(self.id),
             attempt: self.attempts.saturating_add(1),
             failure,
             idempotent: self.operation.idempotency.allows_repeat(),

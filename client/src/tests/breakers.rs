@@ -1,0 +1,106 @@
+//! The dependency's breaker.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_stops_first_attempts_without_asking() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 3, open_for_ms: 5000 };
+    }));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let dependency = damper.dependency("d");
+    let error = call(safe(&dependency), vec![]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::BreakerOpen, 0));
+    assert!(error.had_no_effect() && fake.asks.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_breaker_of_retries_alone_lets_first_attempts_pass() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 3, open_for_ms: 60_000 };
+        told.policy = PolicyView { on_open: OnOpen::Retries, ..PolicyView::default() };
+    }));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let dependency = damper.dependency("d");
+    let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::BreakerOpen, 1));
+    assert!(fake.asks.lock().is_empty());
+    assert_eq!(dependency.totals().shed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_breaker_makes_a_first_attempt_a_probe_and_reports_it() {
+    let fake = Fake::new(|_| {
+        let probe = answer(Decision::Granted, Reason::Probe);
+        let breaker = BreakerVersion { state: BreakerState::HalfOpen, version: 4 };
+        Step::at_once(Ok(damper_protocol::AskResponse { breaker, ..probe }))
+    });
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
+    }));
+    let damper = client(&fake);
+    synced(&damper).await;
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    let (_, ask) = fake.asks.lock().pop().unwrap();
+    assert_eq!((ask.kind, ask.attempt, ask.max_wait_ms), (damper_protocol::AskKind::First, 1, Some(0)));
+    tokio::time::sleep(ms(10)).await;
+    let sync = fake.syncs.lock().pop().unwrap();
+    let probes = sync.dependencies["d"].probes.clone().unwrap();
+    assert_eq!(probes.len(), 1);
+    assert!(probes[0].success && probes[0].token == "token");
+    damper.flush().await.unwrap();
+    let sync = fake.syncs.lock().pop().unwrap();
+    assert_eq!(sync.dependencies["d"].probes, Some(vec![]), "delivered once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_attempt_without_a_probe_fails_fast_and_an_outage_lets_it_pass() {
+    for (step, passes) in [
+        (Step::at_once(Ok(answer(Decision::Shed, Reason::BreakerHalfOpen))), false),
+        (Step::hung(), true),
+        (Step::at_once(Err(Fault::Unreachable)), true),
+    ] {
+        let fake = Fake::new(move |_| step.clone());
+        *fake.told.lock() = Some(told(|told| {
+            told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
+        }));
+        let damper = client(&fake);
+        synced(&damper).await;
+        let outcome = call(safe(&damper.dependency("d")), vec![]).await;
+        assert_eq!(outcome.is_ok(), passes);
+        if let Err(error) = outcome {
+            assert_eq!((error.reason, error.attempts), (StopReason::BreakerHalfOpen, 0));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_opened_during_the_wait_stops_the_retry_and_returns_the_token() {
+    let fake = Fake::new(|ask| Step { decided_after: ms(ask.earliest_ms), ..Step::at_once(Ok(granted())) });
+    let damper = client(&fake);
+    synced(&damper).await;
+    let dependency = damper.dependency("d");
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 9, open_for_ms: 60_000 };
+        told.policy = PolicyView { on_open: OnOpen::Retries, ..PolicyView::default() };
+    }));
+    let flushing = damper.clone();
+    let operation = safe(&dependency);
+    let error = operation
+        .call(|_| {
+            let damper = flushing.clone();
+            async move {
+                tokio::spawn(async move { damper.flush().await });
+                Err::<(), _>(transient())
+            }
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason, StopReason::BreakerOpen);
+    tokio::time::sleep(ms(1)).await;
+    assert_eq!(fake.returned.lock().len(), fake.asks.lock().len());
+}

@@ -1,0 +1,155 @@
+//! How clients and operations begin and end.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_returns_its_token_and_counts_as_abandoned() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let dependency = client(&fake).dependency("d");
+    let mut abandoned = 0;
+    while fake.returned.lock().is_empty() && abandoned < 50 {
+        // The grant comes at once and the backoff is waited out with the token in hand.
+        let operation = call(safe(&dependency), vec![transient()]);
+        if tokio::time::timeout(ms(1), operation).await.is_err() {
+            abandoned += 1;
+        }
+        tokio::time::sleep(ms(1)).await;
+    }
+    assert_eq!(fake.returned.lock().clone(), ["token"]);
+    assert_eq!(dependency.totals().abandoned, abandoned);
+    assert_eq!(dependency.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_dropped_in_an_attempt_is_abandoned_and_no_failure() {
+    let dependency = client(&Fake::dead()).dependency("d");
+    let operation = dependency.operation("slow").call(|_| std::future::pending::<Result<(), Failure>>());
+    assert!(tokio::time::timeout(ms(10), operation).await.is_err());
+    let totals = dependency.totals();
+    assert_eq!(totals, Totals { logical: 1, physical: 1, abandoned: 1, ..Totals::default() });
+    assert_eq!(dependency.in_flight(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn syncs_carry_the_last_acknowledged_totals_as_the_baseline() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let once = async || call(safe(&dependency), vec![]).await.unwrap();
+    once().await;
+    damper.flush().await.unwrap();
+    *fake.told.lock() = None;
+    once().await;
+    damper.flush().await.unwrap_err();
+    *fake.told.lock() = Some(SyncedDependency::default());
+    *fake.epoch.lock() = "e2".to_owned();
+    once().await;
+    damper.flush().await.unwrap();
+    damper.flush().await.unwrap();
+    let syncs = fake.syncs.lock().clone();
+    let seen: Vec<_> = syncs
+        .iter()
+        .map(|sync| {
+            let report = &sync.dependencies["d"];
+            let acked = report.acked.as_ref().map(|acked| acked.logical);
+            (sync.epoch.as_deref(), report.totals.logical, acked)
+        })
+        .collect();
+    let expected =
+        [(None, 1, None), (Some("e1"), 2, Some(1)), (Some("e1"), 3, Some(1)), (Some("e2"), 3, Some(3))];
+    let flushed: Vec<_> = seen.into_iter().collect();
+    for step in expected {
+        assert!(flushed.contains(&step), "{step:?} is not in {flushed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_delivers_stops_retries_and_can_be_repeated() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    call(safe(&dependency), vec![]).await.unwrap();
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered, report.in_flight), (1, 0, 0));
+    let late = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    assert_eq!(late.reason, StopReason::ShutDown);
+    let syncs = fake.syncs.lock().len();
+    tokio::time::sleep(ms(10_000)).await;
+    assert_eq!(fake.syncs.lock().len(), syncs, "no task is left");
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered), (1, 0));
+    assert_eq!(fake.syncs.lock().last().unwrap().dependencies["d"].totals.logical, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_end_with_the_last_handle_and_deliver_what_is_left() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    call(safe(&dependency), vec![]).await.unwrap();
+    tokio::time::sleep(ms(10)).await;
+    call(safe(&dependency), vec![]).await.unwrap();
+    drop(damper);
+    tokio::time::sleep(ms(10)).await;
+    assert_eq!(fake.syncs.lock().len(), 1, "the dependency is a handle too");
+    drop(dependency);
+    tokio::time::sleep(ms(60_000)).await;
+    assert_eq!(fake.syncs.lock().len(), 2);
+    assert_eq!(fake.syncs.lock()[1].dependencies["d"].totals.logical, 2);
+}
+
+#[test]
+fn tasks_start_again_when_their_runtime_has_gone() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let syncs = fake.syncs.lock().len();
+            call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+            tokio::time::sleep(ms(10)).await;
+            assert!(fake.syncs.lock().len() > syncs);
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switches_turn_retries_off() {
+    for switch in [Switch::NoRetry, Switch::Inert] {
+        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+        let damper = Damper::builder("").build_over(Arc::clone(&fake) as Arc<dyn Transport>, switch);
+        let dependency = damper.dependency("d");
+        let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+        assert_eq!((error.reason, error.attempts), (StopReason::RetriesOff, 1));
+        tokio::time::sleep(ms(10)).await;
+        assert!(fake.asks.lock().is_empty());
+        assert_eq!(fake.syncs.lock().is_empty(), switch == Switch::Inert);
+        assert!(damper.health().retries_off);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependency_that_cannot_be_named_gets_one_attempt_and_is_not_reported() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let error = call(safe(&damper.dependency("a\nb")), vec![transient()]).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::RetriesOff);
+    damper.flush().await.unwrap();
+    assert!(fake.syncs.lock().iter().all(|sync| sync.dependencies.is_empty()));
+}
+
+#[test]
+fn outside_a_runtime_there_is_one_attempt() {
+    let dependency = client(&Fake::dead()).dependency("d");
+    let call = call(safe(&dependency), vec![transient()]);
+    let error = futures_util::FutureExt::now_or_never(call).unwrap().unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::RetriesOff, 1));
+}
+
+#[test]
+fn a_call_can_be_spawned() {
+    fn is_send(_: &impl Send) {}
+    let dependency = Damper::inert().dependency("d");
+    is_send(&dependency.operation("o").call(|_| async { Ok::<_, Failure>(()) }));
+    is_send(&dependency.handle);
+}

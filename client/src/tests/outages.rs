@@ -1,0 +1,109 @@
+//! No server: the emergency budget, the breaker towards it, and its return.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_server_costs_forty_milliseconds_and_a_dead_circuit_none() {
+    let fake = Fake::new(|_| Step::hung());
+    *fake.told.lock() = None;
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let mut reasons = Vec::new();
+    for _ in 0..6 {
+        let start = Instant::now();
+        let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+        assert!(start.elapsed() <= ms(42), "{:?}", start.elapsed());
+        reasons.push(error.reason);
+    }
+    assert_eq!(reasons, [StopReason::EmergencyExhausted; 6]);
+    let asks = fake.asks.lock().len();
+    assert!(asks <= 10, "{asks} asks: the circuit has not opened");
+    let start = Instant::now();
+    call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_server_retries_follow_recent_successes() {
+    let damper = client(&Fake::dead());
+    let dependency = damper.dependency("d");
+    for _ in 0..100 {
+        call(safe(&dependency), vec![]).await.unwrap();
+        tokio::time::sleep(ms(100)).await;
+    }
+    let (mut operations, mut recovered) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < ms(10_000) {
+        operations += 1;
+        recovered += u32::from(call(safe(&dependency), vec![transient()]).await.is_ok());
+        tokio::time::sleep(ms(10)).await;
+    }
+    assert!((4..=12).contains(&recovered), "{recovered} of {operations}");
+    assert_eq!(dependency.totals().emergency, u64::from(recovered));
+    assert_eq!(dependency.totals().shed, u64::from(operations - recovered));
+}
+
+#[tokio::test(start_paused = true)]
+async fn savings_of_the_emergency_budget_are_for_a_lost_answer_not_for_an_outage() {
+    for (fault, granted_at_once) in [(Fault::NoAnswer, true), (Fault::Unreachable, false)] {
+        let fake = Fake::new(move |_| Step::at_once(Err(fault)));
+        *fake.told.lock() = Some(told(|told| {
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 };
+        }));
+        let dependency = client(&fake).dependency("d");
+        for _ in 0..200 {
+            call(safe(&dependency), vec![]).await.unwrap();
+            tokio::time::sleep(ms(20)).await;
+        }
+        assert_eq!(call(safe(&dependency), vec![transient()]).await.is_ok(), granted_at_once, "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b13_fail_closed_denies_every_retry_and_no_first_attempt() {
+    let closed = Damper::builder("").fail_mode(FailMode::Closed);
+    let damper = closed.build_over(Fake::dead() as Arc<dyn Transport>, Switch::On);
+    let dependency = damper.dependency("d");
+    let mut reasons = Vec::new();
+    for _ in 0..8 {
+        call(safe(&dependency), vec![]).await.unwrap();
+        reasons.push(call(safe(&dependency), vec![transient()]).await.unwrap_err().reason);
+    }
+    assert_eq!(reasons[0], StopReason::FailClosed);
+    assert_eq!(reasons[7], StopReason::CircuitOpen);
+    let totals = dependency.totals();
+    assert_eq!((totals.physical, totals.success, totals.shed), (16, 8, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c7_a_server_that_is_back_is_used_within_two_seconds() {
+    let back = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_back = Arc::clone(&back);
+    let fake = Fake::new(move |_| match is_back.load(Ordering::Relaxed) {
+        true => Step::at_once(Ok(granted())),
+        false => Step::at_once(Err(Fault::Unreachable)),
+    });
+    *fake.told.lock() = None;
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    for _ in 0..10 {
+        call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    }
+    tokio::time::sleep(ms(5000)).await;
+    assert_eq!(damper.health().server, crate::Reachability::Down);
+    *fake.told.lock() =
+        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 0.0, ratio: 0.0 }));
+    back.store(true, Ordering::Relaxed);
+    tokio::time::sleep(ms(2000)).await;
+    assert_eq!(damper.health().server, crate::Reachability::Up);
+    assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2);
+    assert_eq!(dependency.totals().emergency, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_without_a_server_ends_in_time() {
+    let damper = client(&Fake::dead());
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    let report = damper.shutdown(ms(50)).await;
+    assert_eq!((report.delivered, report.undelivered), (0, 1));
+}

@@ -1,0 +1,124 @@
+//! `GET /v1/plan`: what retries cost, from given numbers or from a dependency's own window.
+
+use std::str::FromStr;
+
+use axum::extract::State;
+use axum::response::Response;
+use damper_core::plan::{Given, Plan};
+use damper_core::{Moment, Snapshot, Span, WindowSnapshot};
+use damper_protocol::plan::{PlanQuery, PlanResponse};
+use damper_protocol::problem::{InvalidField, Problem};
+
+use super::{Parameters, json};
+use crate::app::App;
+use crate::problem::{Fault, invalid};
+use crate::wire;
+
+/// Attempts without which the ten-second window says little, and the minute is looked at.
+const ENOUGH_ATTEMPTS: u64 = 20;
+
+/// Capacity arithmetic under independent failures.
+#[utoipa::path(get, path = "/v1/plan", tag = "plan", params(PlanQuery), responses(
+    (status = 200, description = "What the numbers come to", body = PlanResponse),
+    (status = 404, description = "The dependency is not known", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "Every parameter that cannot be", body = Problem, content_type = "application/problem+json"),
+))]
+pub(crate) async fn plan(State(app): State<App>, parameters: Parameters) -> Result<Response, Fault> {
+    let dependency = parameters.last("dependency").filter(|name| !name.is_empty());
+    let snapshot = match dependency {
+        Some(name) => Some(app.engine().snapshot(name).ok_or(Fault::UnknownDependency)?),
+        None => None,
+    };
+    let given = given(&parameters, snapshot.as_ref()).map_err(Fault::Invalid)?;
+    let plan = Plan::new(given).map_err(|faults| {
+        let faults = faults.into_iter();
+        Fault::Invalid(
+            faults.map(|fault| invalid(format!("?{}", fault.field), "out_of_range", fault.message)).collect(),
+        )
+    })?;
+    Ok(json(&wire::plans::plan(&plan)))
+}
+
+/// The numbers of the query, and what it leaves out from the dependency.
+fn given(parameters: &Parameters, snapshot: Option<&Snapshot>) -> Result<Given, Vec<InvalidField>> {
+    let seen = snapshot.map(Seen::of);
+    let mut reader = Reader { parameters, faults: Vec::new() };
+    let policy = snapshot.map(|snapshot| &snapshot.policy);
+    let arrival_per_s = reader.number("arrival_per_s").or(seen.as_ref().and_then(|seen| seen.arrival_per_s));
+    let failure_rate = reader.number("failure_rate").or(seen.as_ref().and_then(|seen| seen.failure_rate));
+    let max_attempts = reader.number("max_attempts").or(policy.map(|policy| policy.max_attempts()));
+    let capacity = policy.and_then(|policy| policy.capacity()).map(|rate| rate.as_per_s());
+    let given = Given {
+        arrival_per_s: reader.required("arrival_per_s", arrival_per_s),
+        failure_rate: reader.required("failure_rate", failure_rate),
+        max_attempts: reader.required("max_attempts", max_attempts),
+        capacity_per_s: reader.number("capacity_per_s").or(capacity),
+        retry_per_s: reader.number("retry_per_s").or(snapshot.map(|snapshot| snapshot.pool.rate.as_per_s())),
+    };
+    reader.finish(given)
+}
+
+/// Reads parameters and notes what is wrong with them.
+struct Reader<'a> {
+    parameters: &'a Parameters,
+    faults: Vec<InvalidField>,
+}
+
+impl Reader<'_> {
+    fn number<T: FromStr>(&mut self, name: &'static str) -> Option<T> {
+        let text = self.parameters.last(name).filter(|text| !text.is_empty())?;
+        let number = text.parse().ok();
+        if number.is_none() {
+            self.faults.push(invalid(format!("?{name}"), "wrong_type", "is not a number of its kind"));
+        }
+        number
+    }
+
+    fn required<T: Default>(&mut self, name: &'static str, number: Option<T>) -> T {
+        let pointer = format!("?{name}");
+        if number.is_none() && !self.faults.iter().any(|fault| fault.pointer == pointer) {
+            let detail = "is required, unless a dependency with reported attempts fills it in";
+            self.faults.push(invalid(pointer, "missing", detail));
+        }
+        number.unwrap_or_default()
+    }
+
+    /// The numbers, unless something is wrong with any; then also what is out of range among the others.
+    fn finish(mut self, given: Given) -> Result<Given, Vec<InvalidField>> {
+        if self.faults.is_empty() {
+            return Ok(given);
+        }
+        for fault in given.faults() {
+            let pointer = format!("?{}", fault.field);
+            if !self.faults.iter().any(|known| known.pointer == pointer) {
+                self.faults.push(invalid(pointer, "out_of_range", fault.message));
+            }
+        }
+        Err(self.faults)
+    }
+}
+
+/// What the windows of a dependency say.
+struct Seen {
+    arrival_per_s: Option<f64>,
+    failure_rate: Option<f64>,
+}
+
+impl Seen {
+    /// From the shortest window with enough in it, the minute at most.
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    fn of(snapshot: &Snapshot) -> Self {
+        let [ten_seconds, minute, _] = &snapshot.windows;
+        let enough = ten_seconds.totals.physical >= ENOUGH_ATTEMPTS;
+        let (window, span) = if enough { (ten_seconds, 10) } else { (minute, 60) };
+        let lived = snapshot.now.since(Moment::ORIGIN);
+        let seconds = Span::from_secs(span).min(lived).max(Span::SECOND).as_millis() as f64 / 1000.0;
+        let WindowSnapshot { totals, .. } = window;
+        let (failed, logical) = (totals.failed_attempts() as f64, totals.logical as f64);
+        let ended = failed + totals.success as f64;
+        Self {
+            arrival_per_s: (totals.logical > 0).then(|| logical / seconds),
+            failure_rate: (ended > 0.0).then(|| failed / ended),
+        }
+    }
+}

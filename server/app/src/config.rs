@@ -1,0 +1,96 @@
+//! The configuration: TOML, environment and flags, read into one validated [`Config`].
+//!
+//! Every mistake is reported at once, each with its place and remedy. What is not written has a default, so that
+//! no configuration at all is a good one for a first look.
+
+mod faults;
+mod keys;
+mod reader;
+mod sources;
+mod summary;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use damper_engine::Settings;
+
+pub use faults::{ConfigError, ConfigFault};
+pub(crate) use keys::reference;
+pub use sources::Sources;
+
+/// Where a server listens unless told otherwise.
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
+
+/// A configuration that is valid.
+///
+/// ```
+/// let config = damper_server::Config::from_toml(
+///     "[dependencies.payments]
+///      capacity_per_s = 130
+///      retry.per_s = 10",
+/// )?;
+/// assert_eq!(config.listen().to_string(), damper_protocol::DEFAULT_ADDRESS);
+/// # Ok::<_, damper_server::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    listen: SocketAddr,
+    insecure: bool,
+    settings: Settings,
+}
+
+impl Default for Config {
+    /// Loopback, the memory engine, and dependencies that are made from the default policy.
+    fn default() -> Self {
+        Self { listen: DEFAULT_LISTEN, insecure: false, settings: Settings::default() }
+    }
+}
+
+impl Config {
+    /// Reads a configuration from TOML alone.
+    ///
+    /// # Errors
+    /// Every mistake.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        Sources::default().with_toml("configuration", text).read()
+    }
+
+    /// Reads a configuration from the file, if there is one, and from variables of the environment.
+    ///
+    /// # Errors
+    /// The file cannot be read, or every mistake.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        Sources::default().with_file(file)?.with_environment(environment).read()
+    }
+
+    /// The same on a port of the system's choice on the loopback interface: for tests.
+    #[must_use]
+    pub fn on_any_port(mut self) -> Self {
+        self.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        self
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub const fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Whether it was told to listen where anyone may ask it.
+    #[must_use]
+    pub const fn insecure(&self) -> bool {
+        self.insecure
+    }
+
+    /// What its engine decides by.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! The binary `damper`.
+
+fn main() -> std::process::ExitCode {
+    damper_server::cli::main()
+}

@@ -1,0 +1,199 @@
+//! The one place that turns what went wrong into a status and a body.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use damper_core::{AskFault, MicroTokens};
+use damper_engine::EngineError;
+use damper_protocol::problem::{InvalidField, MEDIA_TYPE, Problem, TYPE_PREFIX};
+use damper_protocol::{MAX_BATCH_ASKS, name_fault};
+
+/// A full table may have room again once a dependency is removed by a restart: nothing that seconds bring.
+const FULL_FOR: Duration = Duration::from_secs(60);
+/// Another server, or this one's successor, answers by then.
+const AWAY_FOR: Duration = Duration::from_secs(1);
+
+/// Why a request is not answered as asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The body is not JSON, or nests too deep.
+    Malformed(String),
+    /// Fields of the body or the query that cannot be.
+    Invalid(Vec<InvalidField>),
+    /// The body is larger than so many bytes.
+    TooLarge(usize),
+    /// More asks than a batch may have.
+    BatchTooLarge(usize),
+    /// The body is not declared as JSON.
+    NotJson,
+    /// The body took too long to arrive, or its sender went away.
+    TooSlow,
+    /// More headers than a request may have, or longer ones.
+    HeadTooLarge,
+    /// No such endpoint.
+    UnknownRoute,
+    /// Not with this method.
+    WrongMethod,
+    /// The dependency is not known here.
+    UnknownDependency,
+    /// The server keeps as many dependencies as it may.
+    TooManyDependencies,
+    /// The server serves as many streams as it may.
+    TooManyStreams,
+    /// The server is going away.
+    Draining,
+    /// The server's own fault.
+    Bug,
+}
+
+/// What a kind of fault looks like: status, code, title.
+type Look = (StatusCode, &'static str, &'static str);
+
+impl Fault {
+    /// One invalid field.
+    pub(crate) fn field(pointer: impl Into<String>, code: &str, detail: impl Into<String>) -> Self {
+        Self::Invalid(vec![invalid(pointer, code, detail)])
+    }
+
+    const fn look(&self) -> Look {
+        match self {
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed", "The body cannot be read"),
+            Self::Invalid(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "invalid_field", "A field is missing or cannot be")
+            }
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large"),
+            Self::BatchTooLarge(_) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "batch_too_large", "The batch has too many asks")
+            }
+            Self::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", "The body is not JSON"),
+            Self::TooSlow => {
+                (StatusCode::REQUEST_TIMEOUT, "body_too_slow", "The body did not arrive in time")
+            }
+            Self::HeadTooLarge => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", "The head is too large")
+            }
+            Self::UnknownRoute => (StatusCode::NOT_FOUND, "unknown_route", "There is no such endpoint"),
+            Self::WrongMethod => {
+                (StatusCode::METHOD_NOT_ALLOWED, "wrong_method", "The endpoint does not take this method")
+            }
+            Self::UnknownDependency => {
+                (StatusCode::NOT_FOUND, "unknown_dependency", "The dependency is not known")
+            }
+            Self::TooManyDependencies => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_dependencies", "There are too many dependencies")
+            }
+            Self::TooManyStreams => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", "There are too many watch streams")
+            }
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining", "The server is going away"),
+            Self::Bug => (StatusCode::INTERNAL_SERVER_ERROR, "bug", "The server made a mistake"),
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Self::Malformed(detail) => detail.clone(),
+            Self::Invalid(fields) => match fields.as_slice() {
+                [only] => format!("{} {}", only.pointer, only.detail),
+                more => format!("{} fields are wrong; see errors", more.len()),
+            },
+            Self::TooLarge(most) => format!("send at most {most} bytes"),
+            Self::BatchTooLarge(asks) => {
+                format!("it has {asks} asks; send at most {MAX_BATCH_ASKS} at once")
+            }
+            Self::NotJson => "send content-type: application/json".to_owned(),
+            Self::TooSlow => "send the whole body within 10 seconds".to_owned(),
+            Self::HeadTooLarge => "send at most 64 headers and 16 KiB of them".to_owned(),
+            Self::UnknownRoute => "GET / lists the endpoints".to_owned(),
+            Self::WrongMethod => "the allow header lists the methods".to_owned(),
+            Self::UnknownDependency => {
+                "configure it, or let the server make unknown dependencies: unknown_dependencies = \"default\""
+                    .to_owned()
+            }
+            Self::TooManyDependencies => {
+                "check that names are not made of ids, or raise max_dependencies".to_owned()
+            }
+            Self::TooManyStreams => "share one stream per process".to_owned(),
+            Self::Draining => "ask another server, or this one's successor".to_owned(),
+            Self::Bug => "the server's log has the details".to_owned(),
+        }
+    }
+
+    const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooManyDependencies => Some(FULL_FOR),
+            Self::TooManyStreams | Self::Draining => Some(AWAY_FOR),
+            _ => None,
+        }
+    }
+
+    /// As the peer is told.
+    pub(crate) fn problem(&self) -> Problem {
+        let (status, code, title) = self.look();
+        let retry_after = self.retry_after();
+        Problem {
+            kind: format!("{TYPE_PREFIX}{code}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: self.detail(),
+            code: code.to_owned(),
+            retryable: retry_after.is_some() || matches!(self, Self::TooSlow),
+            retry_after_ms: retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
+            errors: match self {
+                Self::Invalid(fields) => fields.clone(),
+                _ => Vec::new(),
+            },
+        }
+    }
+}
+
+/// One invalid field of a [`Fault::Invalid`].
+pub(crate) fn invalid(pointer: impl Into<String>, code: &str, detail: impl Into<String>) -> InvalidField {
+    InvalidField { pointer: pointer.into(), code: code.to_owned(), detail: detail.into() }
+}
+
+/// The field that holds this name, if it cannot be one.
+pub(crate) fn invalid_name(pointer: impl Into<String>, name: &str) -> Option<InvalidField> {
+    name_fault(name).map(|why| invalid(pointer, "invalid_name", why))
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::UnknownDependency => Self::UnknownDependency,
+            EngineError::TooManyDependencies => Self::TooManyDependencies,
+            EngineError::Ask(AskFault::CostAboveBurst { burst }) => {
+                Self::Invalid(vec![cost_above("", burst)])
+            }
+            EngineError::Ask(AskFault::FailureMissing) => {
+                Self::field("/failure/class", "missing", "is required for a retry")
+            }
+            EngineError::Stopped => Self::Draining,
+        }
+    }
+}
+
+/// The price of an ask that would wait for ever; `ask` is the pointer to the ask in the body.
+pub(crate) fn cost_above(ask: &str, burst: MicroTokens) -> InvalidField {
+    let detail = format!("is above the pool's burst of {}; it would wait for ever", burst.as_tokens());
+    invalid(format!("{ask}/cost"), "out_of_range", detail)
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let problem = self.problem();
+        let status = self.look().0;
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))];
+        let mut response = (status, kind, body).into_response();
+        if let Some(ms) = problem.retry_after_ms {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
+        }
+        if matches!(self, Self::TooSlow) {
+            // What is left of the body must not be taken for the next request.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}

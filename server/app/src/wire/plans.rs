@@ -1,0 +1,49 @@
+//! Plans.
+
+use damper_core::plan::{Given, Plan};
+use damper_protocol::plan::{PlanGiven, PlanResponse, PlanRow};
+
+/// A plan as people read it.
+pub(crate) fn plan(plan: &Plan) -> PlanResponse {
+    let table = plan.table();
+    let Plan {
+        given,
+        amplification,
+        physical_per_s,
+        logical_success_per_s,
+        ref by_attempt_per_s,
+        fits,
+        excess_per_s,
+        safe_arrival_per_s,
+        retry_demand_per_s,
+        excess_retry_demand_per_s,
+    } = *plan;
+    PlanResponse {
+        given: self::given(given),
+        amplification,
+        physical_per_s,
+        logical_success_per_s,
+        by_attempt_per_s: by_attempt_per_s.clone(),
+        fits,
+        excess_per_s,
+        safe_arrival_per_s,
+        retry_demand_per_s,
+        excess_retry_demand_per_s,
+        table: table.iter().map(row).collect(),
+    }
+}
+
+const fn given(given: Given) -> PlanGiven {
+    let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s } = given;
+    PlanGiven { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s }
+}
+
+const fn row(plan: &Plan) -> PlanRow {
+    PlanRow {
+        max_attempts: plan.given.max_attempts,
+        amplification: plan.amplification,
+        physical_per_s: plan.physical_per_s,
+        logical_success_per_s: plan.logical_success_per_s,
+        fits: plan.fits,
+    }
+}

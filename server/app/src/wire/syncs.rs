@@ -1,0 +1,116 @@
+//! Syncs and their answers.
+
+use damper_core::{Advice, Class, Report, Totals};
+use damper_protocol as wire;
+use damper_protocol::{
+    Emergency, FailureCounts, ReasonCounts, SourceCounts, SyncDependency, SyncedDependency,
+};
+
+use super::{ToCore, breaker, policy};
+
+/// One client's emergency share is capped: a share of a large pool, times a fleet that lost its server at once,
+/// is the storm.
+const MOST_EMERGENCY_PER_S: f64 = 1.0;
+/// Emergency retries per recent successful first attempt.
+const EMERGENCY_RATIO: f64 = 0.1;
+
+/// What `client` of `tenant` reports about one dependency; the engine adds the results of probes.
+pub(crate) fn report(client: &str, tenant: &str, synced: &SyncDependency) -> Report {
+    Report {
+        client: client.into(),
+        tenant: tenant.into(),
+        totals: totals(&synced.totals),
+        acked: synced.acked.as_ref().map(totals).unwrap_or_default(),
+        breaker_version: synced.breaker_version,
+        breaker_state: synced.breaker_state.map(ToCore::to_core),
+        probes: None,
+    }
+}
+
+/// The key of a client's record. Names hold no control characters, so the joint is unambiguous; and no tenant
+/// can write into another's record.
+pub(crate) fn client_key(tenant: &str, client: &wire::ClientIdentity) -> String {
+    format!("{tenant}\0{}\0{}", client.id, client.incarnation)
+}
+
+/// What the client is told in return.
+pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
+    SyncedDependency {
+        first: None,
+        emergency: Emergency {
+            per_s: advice.emergency_per_s.as_per_s().min(MOST_EMERGENCY_PER_S),
+            ratio: EMERGENCY_RATIO,
+        },
+        breaker: breaker(&advice.breaker),
+        hold_ms: advice.hold.as_millis_ceil(),
+        suppress_ms: 0,
+        policy: policy(&advice.policy),
+    }
+}
+
+fn totals(totals: &wire::Totals) -> Totals {
+    let wire::Totals {
+        logical,
+        physical,
+        success,
+        ref failures,
+        sources: SourceCounts { application, runtime },
+        reasons: ReasonCounts { handler_error, timeout, no_resources },
+        affected,
+        recovered,
+        exhausted,
+        shed,
+        expired,
+        emergency,
+        abandoned,
+        ambiguous,
+        foreign,
+    } = *totals;
+    Totals {
+        logical,
+        physical,
+        success,
+        source_application: application,
+        source_runtime: runtime,
+        reason_handler_error: handler_error,
+        reason_timeout: timeout,
+        reason_no_resources: no_resources,
+        affected,
+        recovered,
+        exhausted,
+        shed,
+        expired,
+        emergency,
+        abandoned,
+        ambiguous,
+        foreign,
+        failures: by_class(failures),
+    }
+}
+
+fn by_class(counts: &FailureCounts) -> [u64; Class::ALL.len()] {
+    let mut by_class = [0; Class::ALL.len()];
+    for (place, class) in by_class.iter_mut().zip(Class::ALL) {
+        *place = match class {
+            Class::Transient => counts.transient,
+            Class::RateLimited => counts.rate_limited,
+            Class::Invalid => counts.invalid,
+            Class::Permission => counts.permission,
+            Class::Fatal => counts.fatal,
+            Class::Semantic => counts.semantic,
+        };
+    }
+    by_class
+}
+
+/// Failed attempts by class, for people.
+pub(crate) fn failures(totals: &Totals) -> FailureCounts {
+    FailureCounts {
+        transient: totals.failed(Class::Transient),
+        rate_limited: totals.failed(Class::RateLimited),
+        invalid: totals.failed(Class::Invalid),
+        permission: totals.failed(Class::Permission),
+        fatal: totals.failed(Class::Fatal),
+        semantic: totals.failed(Class::Semantic),
+    }
+}

@@ -1,0 +1,21 @@
+//! The wire API, against servers that really listen.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
+)]
+
+mod asks;
+mod batches;
+mod budget;
+mod input;
+mod limits;
+mod metrics;
+mod plan;
+mod shutdown;
+mod states;
+mod support;
+mod syncs;
+mod watch;

@@ -1,0 +1,97 @@
+//! `GET /v1/plan`: requirement R2, to the printed digits.
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, pointers};
+
+fn digits(value: &Value, decimals: usize) -> String {
+    format!("{:.decimals$}", value.as_f64().unwrap())
+}
+
+#[tokio::test]
+async fn the_burst_is_priced_as_in_the_requirements() {
+    let server = Server::start("").await;
+    let query = "arrival_per_s=120&failure_rate=0.12&max_attempts=4&capacity_per_s=130&retry_per_s=10";
+    let (status, plan) = server.get(&format!("/v1/plan?{query}")).await;
+    assert_eq!(status, 200);
+    let table: Vec<_> = plan["table"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let (a, physical) = (digits(&row["amplification"], 6), digits(&row["physical_per_s"], 3));
+            (
+                row["max_attempts"].clone(),
+                a,
+                physical,
+                digits(&row["logical_success_per_s"], 3),
+                row["fits"].clone(),
+            )
+        })
+        .collect();
+    let row = |attempts: u32, a: &str, physical: &str, success: &str, fits: bool| {
+        (json!(attempts), a.to_owned(), physical.to_owned(), success.to_owned(), json!(fits))
+    };
+    assert_eq!(
+        table,
+        [
+            row(1, "1.000000", "120.000", "105.600", true),
+            row(2, "1.120000", "134.400", "118.272", false),
+            row(3, "1.134400", "136.128", "119.793", false),
+            row(4, "1.136128", "136.335", "119.975", false),
+        ]
+    );
+    assert_eq!(digits(&plan["physical_per_s"], 5), "136.33536");
+    assert_eq!(digits(&plan["excess_per_s"], 5), "6.33536");
+    assert_eq!(digits(&plan["safe_arrival_per_s"], 3), "114.424");
+    assert_eq!(digits(&plan["retry_demand_per_s"], 5), "16.33536");
+    assert_eq!(digits(&plan["excess_retry_demand_per_s"], 5), "6.33536");
+    let by_attempt: Vec<String> =
+        plan["by_attempt_per_s"].as_array().unwrap().iter().map(|rate| digits(rate, 5)).collect();
+    assert_eq!(by_attempt, ["120.00000", "14.40000", "1.72800", "0.20736"]);
+}
+
+#[tokio::test]
+async fn a_dependency_fills_in_what_is_left_out() {
+    let server =
+        Server::start("[dependencies.payments]\ncapacity_per_s = 130\nmax_attempts = 3\nretry.per_s = 10")
+            .await;
+    let (status, problem) = server.get("/v1/plan?dependency=payments").await;
+    assert_eq!(
+        (status, pointers(&problem)),
+        (422, vec!["?arrival_per_s", "?failure_rate"]),
+        "nothing is known yet"
+    );
+    let totals = json!({"logical": 88, "physical": 100, "success": 88, "failures": {"transient": 12}});
+    let sync =
+        json!({"client": {"id": "c", "incarnation": "1"}, "dependencies": {"payments": {"totals": totals}}});
+    server.post("/v1/sync", &sync).await;
+    let (status, plan) = server.get("/v1/plan?dependency=payments&arrival_per_s=120").await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        plan["given"],
+        json!({"arrival_per_s": 120.0, "failure_rate": 0.12, "max_attempts": 3, "capacity_per_s": 130.0, "retry_per_s": 10.0})
+    );
+    assert_eq!(digits(&plan["amplification"], 4), "1.1344");
+    let (_, plan) = server.get("/v1/plan?dependency=payments").await;
+    assert!(plan["given"]["arrival_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn every_parameter_that_cannot_be_is_named() {
+    let server = Server::start("").await;
+    let cases = [
+        ("", vec!["?arrival_per_s", "?failure_rate", "?max_attempts"]),
+        (
+            "arrival_per_s=-1&failure_rate=1.5&max_attempts=101&capacity_per_s=NaN&retry_per_s=inf",
+            vec!["?arrival_per_s", "?failure_rate", "?max_attempts", "?capacity_per_s", "?retry_per_s"],
+        ),
+        ("arrival_per_s=many&failure_rate=2", vec!["?arrival_per_s", "?max_attempts", "?failure_rate"]),
+        ("arrival_per_s=1&failure_rate=0&max_attempts=99999999999", vec!["?max_attempts"]),
+    ];
+    for (query, expected) in cases {
+        let (status, problem) = server.get(&format!("/v1/plan?{query}")).await;
+        assert_eq!((status, pointers(&problem)), (422, expected), "{query}");
+    }
+    assert_eq!(server.get("/v1/plan?arrival_per_s=%ff").await.0, 422);
+}
