@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::allocation::Allocations;
 use crate::answers::{AnswerKey, Answers};
 use crate::breaker::Breaker;
-use crate::feed::{Feed, Terms};
+use crate::feed::Feed;
 use crate::jitter::Jitter;
 use crate::leases::Leases;
 use crate::ledger::{Difference, Ledger};
@@ -79,11 +79,11 @@ impl Dependency {
     #[must_use]
     pub fn new(now: Moment, policy: Arc<Policy>, seed: u64) -> Self {
         let (feed, throttle) = (Feed::new(now), Throttle::new(now));
-        let Terms { rate, burst, .. } = feed.terms(&policy, &throttle);
+        let terms = feed.terms(&policy, &throttle);
         let initial = policy.retry.floor.in_one_second();
         Self {
             now,
-            pool: PacedPool::new(now, rate, burst, initial),
+            pool: PacedPool::new(now, terms, initial),
             hedges: Pool::new(now, MicrosPerSecond::ZERO, MicroTokens::ONE, MicroTokens::ZERO),
             feed,
             throttle,
@@ -248,8 +248,7 @@ impl Dependency {
 
     /// Gives the pools the rates that hold from `now` on.
     fn reshape(&mut self, now: Moment) {
-        let Terms { rate, burst, .. } = self.feed.terms(&self.policy, &self.throttle);
-        self.pool.reshape(now, rate, burst);
+        self.pool.reshape(now, self.feed.terms(&self.policy, &self.throttle));
         let ratio = u64::from(self.policy.retry.hedge_ratio.get());
         let hedges = MicrosPerSecond::from_micros(scale(self.feed.succeeded_per_s(), ratio, 1));
         self.hedges.reshape(now, hedges, hedges.in_one_second().max(MicroTokens::ONE));

@@ -43,6 +43,8 @@ struct Second {
 pub(crate) struct Terms {
     pub(crate) rate: MicrosPerSecond,
     pub(crate) burst: MicroTokens,
+    /// The burst was asked for, so it need not be paced.
+    pub(crate) at_once: bool,
     pub(crate) bound_by: BoundBy,
 }
 
@@ -128,7 +130,7 @@ fn terms(policy: &Policy, throttle: &Throttle, past: &[Second; LOOK_BACK]) -> Te
         let room = policy.capacity.map(|capacity| room(capacity, started).saturating_sub(rate));
         room.unwrap_or(saved).min(saved).in_one_second().max(MicroTokens::ONE)
     });
-    Terms { rate, burst, bound_by }
+    Terms { rate, burst, at_once: policy.retry.burst.is_some(), bound_by }
 }
 
 fn rate(policy: &Policy, succeeded_per_s: u64, started_per_s: u64) -> (MicrosPerSecond, BoundBy) {

@@ -11,14 +11,15 @@ use std::hash::Hash;
 use stateright::{Checker, Model, Property};
 
 use crate::breaker::Breaker;
+use crate::feed::Terms;
 use crate::jitter::Jitter;
 use crate::leases::{Lease, Leases};
 use crate::policy::BreakerPolicy;
 use crate::pool::PacedPool;
 use crate::tenants::TenantKey;
 use crate::{
-    BreakerState, Class, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, PolicyDraft, Report, Span,
-    TokenId, Totals,
+    BoundBy, BreakerState, Class, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, PolicyDraft, Report,
+    Span, TokenId, Totals,
 };
 
 const SERVERS: usize = 2;
@@ -32,6 +33,7 @@ const TTL: Span = Span::from_millis(1000);
 const RATE: MicrosPerSecond = MicrosPerSecond::from_per_s(1);
 const BURST: MicroTokens = MicroTokens::from_tokens(2);
 const PROBES: u32 = 1;
+const TERMS: Terms = Terms { rate: RATE, burst: BURST, at_once: false, bound_by: BoundBy::PerS };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Server {
@@ -112,7 +114,7 @@ impl Fleet {
 
     fn server(&self, born: Moment) -> Server {
         Server {
-            pool: PacedPool::new(born, RATE, BURST, RATE.in_one_second()),
+            pool: PacedPool::new(born, TERMS, RATE.in_one_second()),
             breaker: Breaker::new(born, self.policy, Jitter::new(0)),
             leases: Leases::default(),
             born,

@@ -4,11 +4,13 @@
 //! The balance is kept in femto-tokens, the product of micro-tokens per second and nanoseconds, so a refill
 //! loses nothing to rounding whatever the gap, and a year of idleness costs what a nanosecond does.
 
+use crate::feed::Terms;
 use crate::units::NANOS_PER_S;
 use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 
 /// A pool whose balance cannot be spent in one instant: in any tenth of a second it issues at most a tenth of
-/// what a full pool could spend within a second, so that a fleet never releases together.
+/// what a full pool could spend within a second, so that a fleet never releases together. A burst that an
+/// operator asked for may go at once.
 #[derive(Clone, Debug)]
 #[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct PacedPool {
@@ -18,9 +20,10 @@ pub(crate) struct PacedPool {
 
 impl PacedPool {
     /// See [`Pool::new`].
-    pub(crate) fn new(now: Moment, rate: MicrosPerSecond, burst: MicroTokens, initial: MicroTokens) -> Self {
-        let (pace, slice) = pacing(rate, burst);
-        Self { bank: Pool::new(now, rate, burst, initial), pace: Pool::new(now, pace, slice, slice) }
+    pub(crate) fn new(now: Moment, terms: Terms, initial: MicroTokens) -> Self {
+        let (pace, slice) = pacing(terms);
+        let bank = Pool::new(now, terms.rate, terms.burst, initial);
+        Self { bank, pace: Pool::new(now, pace, slice, slice) }
     }
 
     /// See [`Pool::take`].
@@ -36,9 +39,9 @@ impl PacedPool {
     }
 
     /// See [`Pool::reshape`].
-    pub(crate) fn reshape(&mut self, now: Moment, rate: MicrosPerSecond, burst: MicroTokens) {
-        let (pace, slice) = pacing(rate, burst);
-        self.bank.reshape(now, rate, burst);
+    pub(crate) fn reshape(&mut self, now: Moment, terms: Terms) {
+        let (pace, slice) = pacing(terms);
+        self.bank.reshape(now, terms.rate, terms.burst);
         self.pace.reshape(now, pace, slice);
     }
 
@@ -64,9 +67,10 @@ impl PacedPool {
 }
 
 /// The rate at which a pool may be emptied, and how much of it at once.
-fn pacing(rate: MicrosPerSecond, burst: MicroTokens) -> (MicrosPerSecond, MicroTokens) {
+fn pacing(Terms { rate, burst, at_once, .. }: Terms) -> (MicrosPerSecond, MicroTokens) {
     let pace = MicrosPerSecond::from_micros(rate.as_micros().saturating_add(burst.as_micros()));
-    (pace, MicroTokens::from_micros(pace.as_micros() / 10).max(MicroTokens::ONE))
+    let slice = if at_once { burst } else { MicroTokens::from_micros(pace.as_micros() / 10) };
+    (pace, slice.max(MicroTokens::ONE))
 }
 
 /// A token bucket. Every method refills up to the `now` that it is given first.

@@ -29,6 +29,16 @@ fn the_burst_is_paced_and_not_released_at_once() {
 }
 
 #[test]
+fn a_burst_that_was_asked_for_may_go_at_once() {
+    let mut bench = Bench::new(|draft| {
+        draft.retry.per_s = Some(10.0);
+        draft.retry.burst = Some(10.0);
+    });
+    let granted = (0..256).filter(|_| bench.decide(&retry_now()).verdict == Verdict::Granted).count();
+    assert_eq!(granted, 10);
+}
+
+#[test]
 fn a_storm_without_end_is_served_at_the_rate_and_never_above_it() {
     let mut bench = Bench::dry(10.0);
     let before = bench.issued();
