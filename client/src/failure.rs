@@ -149,6 +149,7 @@ impl Failure {
             reason: self.reason,
             source: self.source,
             dispatch: self.dispatch,
+            do_not_retry: self.do_not_retry,
             caller_rejected: self.caller_rejected,
             code: self.code.as_deref().map(str::to_owned),
             retry_after_ms: pause.filter(|pause| !pause.is_zero()).map(crate::wire::ms_up),

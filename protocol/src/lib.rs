@@ -14,8 +14,8 @@ pub mod plan;
 pub mod problem;
 
 pub use state::{
-    BreakerDetail, DecisionCounts, DependencyList, DependencyState, PoolState, QueueState, TenantState,
-    Window,
+    BreakerDetail, DecisionCounts, DependencyList, DependencyState, PoolState, QueueState, RefusalState,
+    TenantState, Window,
 };
 pub use sync::{
     BreakerView, ClientIdentity, Emergency, FailureCounts, FirstAttempts, PolicyView, ProbeResult,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BreakerState, FailureCounts, PolicyView};
+use crate::{AskKind, BreakerState, BreakerView, FailureCounts, PolicyView, Reason};
 
 /// Every dependency that the server knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,12 +35,34 @@ pub struct DependencyState {
     pub decisions: DecisionCounts,
     /// Reported attempts over the last `10s`, `1m` and `5m`.
     pub windows: BTreeMap<String, Window>,
-    /// Who spends here.
+    /// The busiest hundred of those who spend here.
     pub tenants: BTreeMap<String, TenantState>,
+    /// How many spend here in all.
+    pub tenant_count: u64,
     /// Clients that synced within the last minute.
     pub clients: u64,
+    /// The last refusals, latest first.
+    pub refusals: Vec<RefusalState>,
+    /// Tokens for retries that lived out their time without any client reporting an attempt for them.
+    pub unreported: u64,
+    /// Whether the dependency is too young to know who holds which first attempts.
+    pub learning: bool,
     /// The policy as far as clients carry it out.
     pub policy: PolicyView,
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RefusalState {
+    /// How long ago, in milliseconds.
+    pub ago_ms: u64,
+    /// Whose ask.
+    pub tenant: String,
+    /// For what.
+    pub kind: AskKind,
+    /// Why.
+    pub reason: Reason,
 }
 
 /// Counts by decision, then by reason.
@@ -63,6 +85,16 @@ pub struct PoolState {
     pub issued: f64,
     /// Tokens granted and given back unused.
     pub returned: f64,
+    /// What grants should have taken from the pool: equal to `issued`, or the budget is not enforced.
+    pub granted: f64,
+    /// Tokens that are out.
+    pub outstanding: u64,
+    /// How far retries are turned down, in (0, 1].
+    pub throttle: f64,
+    /// What turned them down in the last second: `overload`, `retry_yield` or `latency`.
+    pub throttled_by: Option<String>,
+    /// Tokens that hedges could draw now.
+    pub hedge_tokens: f64,
 }
 
 /// The delay queue.
@@ -108,6 +140,16 @@ pub struct Window {
     pub amplification: Option<f64>,
     /// What independent failures and the policy's attempts would give; absent without attempts.
     pub expected_amplification: Option<f64>,
+    /// Observed / expected amplification; absent if either is.
+    pub observed_to_expected: Option<f64>,
+    /// That ratio is above 1.1 with enough volume: failures are not independent, or another layer retries too.
+    pub other_layers_retry: bool,
+    /// Attempts per second.
+    pub physical_per_s: f64,
+    /// Attempts per second that the capacity leaves, negative when it is exceeded; absent without a capacity.
+    pub headroom_per_s: Option<f64>,
+    /// Operations per second whose expected attempts fit the capacity; absent without one.
+    pub safe_arrival_per_s: Option<f64>,
     /// Failed attempts by class.
     pub failures: FailureCounts,
     /// Operations whose first attempt failed.
@@ -135,4 +177,7 @@ pub struct TenantState {
     pub expired: u64,
     /// Its hold, in milliseconds.
     pub hold_ms: u64,
+    /// Its own breaker, where tenants have their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerView>,
 }

@@ -116,6 +116,16 @@ pub struct Totals {
     pub ambiguous: u64,
     /// Extra attempts that another layer was seen to make.
     pub foreign: u64,
+    /// Attempts that were overdue: still running, or ended, past the policy's `slow_call_ms`. Counted at the
+    /// moment at which they pass it.
+    pub slow: u64,
+    /// How long attempts took, as counts of at most 1, 2, 4 ... 65 536 ms, and of more: 18 numbers, of which
+    /// trailing zeros may be left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub latency: Vec<u64>,
+    /// How long operations took from their first failure to their success, counted alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recovery: Vec<u64>,
 }
 
 /// Failed attempts by [`FailureClass`](crate::FailureClass).
@@ -244,8 +254,11 @@ pub struct PolicyView {
     pub retry_owner: RetryOwner,
     /// What an open breaker stops.
     pub on_open: OnOpen,
-    /// Decisions are made and counted, and everything is granted.
+    /// Decisions are made and counted, and everything is granted: clients refuse nothing themselves either.
     pub shadow: bool,
+    /// From when on an attempt counts as slow, in milliseconds; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_call_ms: Option<u64>,
 }
 
 impl Default for PolicyView {
@@ -257,6 +270,7 @@ impl Default for PolicyView {
             retry_owner: RetryOwner::default(),
             on_open: OnOpen::default(),
             shadow: false,
+            slow_call_ms: None,
         }
     }
 }

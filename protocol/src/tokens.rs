@@ -77,6 +77,9 @@ pub struct FailureReport {
     /// Whether the attempt can have had an effect.
     #[serde(default)]
     pub dispatch: Dispatch,
+    /// The dependency said not to retry: pushback that ends the operation.
+    #[serde(default)]
+    pub do_not_retry: bool,
     /// The caller refused the attempt itself and told its own caller so, who may come again.
     #[serde(default)]
     pub caller_rejected: bool,

@@ -50,6 +50,9 @@ pub struct WatchDependency {
 pub struct WatchBreaker {
     /// The dependency.
     pub dependency: String,
+    /// Whose breaker, where tenants have their own; absent where it is everyone's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// The breaker after the change.
     pub breaker: BreakerView,
 }

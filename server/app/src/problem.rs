@@ -169,6 +169,9 @@ impl From<EngineError> for Fault {
             EngineError::Ask(AskFault::FailureMissing) => {
                 Self::field("/failure/class", "missing", "is required for a retry")
             }
+            EngineError::Ask(AskFault::CostZero) => {
+                Self::field("/cost", "out_of_range", "is 0; give 1 or more")
+            }
             EngineError::Stopped => Self::Draining,
         }
     }

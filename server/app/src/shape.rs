@@ -56,9 +56,14 @@ enum Rule {
     Rate,
     Object(&'static Shape),
     List(&'static Shape),
+    /// A list of counts.
+    Counts,
     /// Objects by name.
     Named(&'static Shape),
 }
+
+/// A number of things that have happened.
+const COUNT: Rule = Rule::Whole { least: 0, most: u64::MAX };
 
 /// Everything that is wrong with `value`, in the order of the table.
 pub(crate) fn faults(shape: &Shape, value: &Value) -> Vec<InvalidField> {
@@ -139,6 +144,11 @@ impl Finder {
                     self.at(&place.to_string(), |finder| finder.object(shape, value));
                 }
             }
+            (Rule::Counts, Value::Array(list)) => {
+                for (place, value) in list.iter().enumerate() {
+                    self.at(&place.to_string(), |finder| finder.value(&COUNT, value));
+                }
+            }
             (Rule::Named(shape), Value::Object(object)) => self.named(shape, object),
             (rule, value) => self.wrong_type(value, rule.give()),
         }
@@ -187,7 +197,7 @@ impl Rule {
             Self::Whole { .. } => "a whole number",
             Self::Rate => "a number",
             Self::Object(_) | Self::Named(_) => "an object",
-            Self::List(_) => "a list",
+            Self::List(_) | Self::Counts => "a list",
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn policy(policy: &Policy) -> wire::PolicyView {
         fail_mode: policy.fail_mode().to_wire(),
         retry_owner: policy.retry_owner().to_wire(),
         on_open: policy.on_open().to_wire(),
-        shadow: false,
+        shadow: policy.shadow(),
+        slow_call_ms: policy.slow_call().map(Span::as_millis),
     }
 }

@@ -23,7 +23,8 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 /// What the core may use of the world: nothing. Tests may check it against generated cases.
-const CORE_MAY_USE: [(&str, &str); 1] = [("proptest", "dev")];
+const CORE_MAY_USE: [(&str, &str); 4] =
+    [("proptest", "dev"), ("criterion", "dev"), ("governor", "dev"), ("stateright", "dev")];
 
 /// Crates outside this list are not part of the layout.
 fn packages() -> Vec<Value> {

@@ -1,7 +1,8 @@
 //! What goes into a decision, and what comes out.
 
 use crate::{
-    BreakerState, Class, Dispatch, Kind, MicroTokens, Moment, Priority, Reason, RecoveryMode, Span, Verdict,
+    BreakerState, Class, Dispatch, FailureReason, Kind, MicroTokens, Moment, Priority, Reason, RecoveryMode,
+    Span, Verdict,
 };
 
 /// One ask for a token. Spans count from the moment of the ask.
@@ -36,12 +37,6 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// The price.
-    #[must_use]
-    pub(crate) const fn price(&self) -> MicroTokens {
-        MicroTokens::from_tokens(self.cost as u64)
-    }
-
     /// Whether the ask wants its answer now.
     #[must_use]
     pub(crate) fn decides_now(&self) -> bool {
@@ -65,8 +60,12 @@ impl Ask {
 pub struct Failure {
     /// What went wrong.
     pub class: Class,
+    /// The same as a handler platform sees it.
+    pub reason: Option<FailureReason>,
     /// Whether it can have had an effect.
     pub dispatch: Dispatch,
+    /// The dependency said not to retry.
+    pub do_not_retry: bool,
     /// The caller refused it itself.
     pub caller_rejected: bool,
     /// The dependency's Retry-After.
@@ -81,6 +80,8 @@ pub enum AskFault {
         /// What the pool can hold.
         burst: MicroTokens,
     },
+    /// It costs nothing, so nothing would limit it.
+    CostZero,
     /// A retry that does not say how the attempt before ended.
     FailureMissing,
 }
@@ -115,6 +116,8 @@ pub struct Decision {
     pub suppress: Span,
     /// The breaker at the moment of the decision.
     pub breaker: BreakerVersion,
+    /// In shadow mode: the reason that it would have had.
+    pub would_have_been: Option<Reason>,
 }
 
 /// A token: the right to start one attempt until it expires.

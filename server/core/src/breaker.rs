@@ -10,7 +10,10 @@ use std::collections::VecDeque;
 use crate::jitter::Jitter;
 use crate::policy::BreakerPolicy;
 use crate::ring::{Countable, Ring};
-use crate::{BreakerState, BreakerVersion, BreakerView, Class, Moment, Report, Span, TokenId, Totals};
+use crate::units::{PPM, scale};
+use crate::{
+    BreakerState, BreakerVersion, BreakerView, Class, Moment, OnOpen, Ppm, Report, Span, TokenId, Totals,
+};
 
 const RING_SLOTS: usize = 10;
 
@@ -20,12 +23,15 @@ const LARGEST_ADOPTED: u64 = 1 << 40;
 
 /// The state machine.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Breaker {
     policy: BreakerPolicy,
     state: BreakerState,
     version: u64,
     since: Moment,
     open_until: Moment,
+    /// When it last closed after having been open.
+    closed_at: Option<Moment>,
     /// Openings since it was last closed for good.
     openings: u32,
     forced: Option<Force>,
@@ -38,7 +44,7 @@ pub(crate) struct Breaker {
 }
 
 /// What an operator can force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Force {
     /// Open until released.
     Open,
@@ -47,19 +53,25 @@ pub enum Force {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 struct Counts {
+    started: u64,
+    slow: u64,
     succeeded: u64,
     failed: u64,
 }
 
 impl Countable for Counts {
     fn add(&mut self, other: &Self) {
+        self.started = self.started.saturating_add(other.started);
+        self.slow = self.slow.saturating_add(other.slow);
         self.succeeded = self.succeeded.saturating_add(other.succeeded);
         self.failed = self.failed.saturating_add(other.failed);
     }
 }
 
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 struct Probe {
     token: TokenId,
     expires: Moment,
@@ -73,6 +85,7 @@ impl Breaker {
             version: 1,
             since: now,
             open_until: now,
+            closed_at: None,
             openings: 0,
             forced: None,
             counts: Ring::new(now, policy.window, RING_SLOTS),
@@ -105,6 +118,23 @@ impl Breaker {
             open_for: self.open_for(now),
             probes_out: u32::try_from(self.probes.len()).unwrap_or(u32::MAX),
         }
+    }
+
+    /// The share of their rate that first attempts are held to: a tenth while it is not closed and in the first
+    /// second after, so that nobody holds more at the moment at which it closes; then rising to all of it.
+    /// [`None`] while it has no say.
+    pub(crate) fn ramp(&self, now: Moment) -> Option<Ppm> {
+        const START: u64 = PPM / 10;
+        if self.policy.on_open == OnOpen::Retries {
+            return None;
+        }
+        if self.state != BreakerState::Closed {
+            return Some(ppm(START));
+        }
+        let elapsed = now.since(self.closed_at?);
+        let rising = elapsed.saturating_sub(Span::SECOND).as_nanos();
+        let length = self.policy.ramp.saturating_sub(Span::SECOND).as_nanos();
+        (elapsed < self.policy.ramp).then(|| ppm(START + scale(PPM - START, rising, length)))
     }
 
     /// How long it stays open yet. One that was forced open has no end; it is then worth another look after
@@ -182,7 +212,8 @@ impl Breaker {
         if report.breaker_version != 0 && report.breaker_version != self.version {
             self.stale_results = self.stale_results.saturating_add(succeeded.saturating_add(failed));
         } else if self.state == BreakerState::Closed {
-            self.count(now, Counts { succeeded, failed });
+            let Totals { physical: started, slow, .. } = *difference;
+            self.count(now, Counts { started, slow, succeeded, failed });
         }
     }
 
@@ -210,10 +241,12 @@ impl Breaker {
     }
 
     fn has_failed(&mut self, now: Moment) -> bool {
-        let in_a_row = self.policy.consecutive.is_some_and(|limit| self.failures_in_a_row >= limit);
-        let Counts { succeeded, failed } = self.counts.sum(now);
-        let volume = succeeded.saturating_add(failed);
-        in_a_row || (volume >= self.policy.min_volume && self.policy.failure_share.reached_by(failed, volume))
+        let BreakerPolicy { failure_share, min_volume, consecutive, slow_call, slow_share, .. } = self.policy;
+        let Counts { started, slow, succeeded, failed } = self.counts.sum(now);
+        let ended = succeeded.saturating_add(failed);
+        consecutive.is_some_and(|limit| self.failures_in_a_row >= limit)
+            || (ended >= min_volume && failure_share.reached_by(failed, ended))
+            || (slow_call.is_some() && started >= min_volume && slow_share.reached_by(slow, started))
     }
 
     /// Settles one probe by its own result. A token that is not out here belongs to an older version.
@@ -266,6 +299,7 @@ impl Breaker {
 
     fn close(&mut self, now: Moment) {
         self.openings = 0;
+        self.closed_at = Some(now);
         self.enter(now, BreakerState::Closed);
     }
 
@@ -279,6 +313,10 @@ impl Breaker {
         self.probes.clear();
         self.probe_successes = 0;
     }
+}
+
+fn ppm(parts: u64) -> Ppm {
+    Ppm::new(u32::try_from(parts).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

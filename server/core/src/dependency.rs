@@ -1,25 +1,34 @@
 //! The state machine of one dependency.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::allocation::Allocations;
 use crate::answers::{AnswerKey, Answers};
-use crate::breaker::{Breaker, Force};
+use crate::breaker::Breaker;
 use crate::feed::Feed;
 use crate::jitter::Jitter;
 use crate::leases::Leases;
-use crate::ledger::Ledger;
-use crate::pool::Pool;
+use crate::ledger::{Difference, Ledger};
+use crate::pool::{PacedPool, Pool};
 use crate::queue::FairQueue;
+use crate::refusals::Refusals;
 use crate::ring::Windows;
 use crate::tenants::{TenantKey, Tenants};
+use crate::throttle::Throttle;
+use crate::units::scale;
 use crate::{
-    Advice, Ask, AskFault, AskId, Asked, BreakerState, BreakerView, Decision, Grant, Kind, MicroTokens,
-    Moment, Policy, Reason, Report, Span, TokenId, Totals,
+    Advice, Ask, AskFault, AskId, Asked, Decision, Kind, MicroTokens, MicrosPerSecond, Moment, Policy,
+    Reason, Report, Span, TokenId, Totals,
 };
 
+mod breakers;
+mod deciding;
 mod gates;
 mod queueing;
 mod view;
+
+pub use breakers::Transition;
 
 /// The longest hold that a dependency's Retry-After can impose: a header is a peer's word, not a command.
 const LONGEST_HOLD: Span = Span::from_secs(300);
@@ -27,23 +36,38 @@ const LONGEST_HOLD: Span = Span::from_secs(300);
 /// Everything that a decision about one dependency reads or writes.
 ///
 /// Every method takes the present moment first; one that lies before a moment already seen counts as that one.
-/// Decisions about asks that waited come out of [`take_released`](Self::take_released) after any method.
+/// Decisions about asks that waited come out of [`take_released`](Self::take_released) after any method, and
+/// what breakers did out of [`take_transitions`](Self::take_transitions).
 #[derive(Clone, Debug)]
 pub struct Dependency {
     policy: Arc<Policy>,
     now: Moment,
-    pool: Pool,
+    pool: PacedPool,
+    /// What hedges may draw of the pool.
+    hedges: Pool,
     feed: Feed,
+    throttle: Throttle,
     queue: FairQueue,
     breaker: Breaker,
+    /// Tenants whose own breaker is not closed.
+    unsettled: BTreeSet<TenantKey>,
+    transitions: Vec<Transition>,
+    /// First attempts per second before the breaker opened.
+    rate_before: MicrosPerSecond,
+    allocations: Allocations,
     leases: Leases,
     answers: Answers,
     tenants: Tenants,
     ledger: Ledger,
     totals: Totals,
     windows: Windows,
-    /// Decisions by kind and reason.
+    /// Decisions by kind and reason; in shadow mode, what they would have been.
     decided: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
+    /// Grants of shadow mode by kind.
+    shadowed: [u64; Kind::ALL.len()],
+    /// What grants should have cost the pool: to be compared with what it debited.
+    granted: MicroTokens,
+    refusals: Refusals,
     released: Vec<(AskId, Decision)>,
     revision: u64,
     jitter: Jitter,
@@ -54,15 +78,21 @@ impl Dependency {
     /// not hand out a fresh burst. `seed` spreads the waits that it suggests.
     #[must_use]
     pub fn new(now: Moment, policy: Arc<Policy>, seed: u64) -> Self {
-        let feed = Feed::new(now, &policy);
-        let terms = feed.terms();
+        let (feed, throttle) = (Feed::new(now), Throttle::new(now));
+        let terms = feed.terms(&policy, &throttle);
         let initial = policy.retry.floor.in_one_second();
         Self {
             now,
-            pool: Pool::new(now, terms.rate, terms.burst, initial),
+            pool: PacedPool::new(now, terms, initial),
+            hedges: Pool::new(now, MicrosPerSecond::ZERO, MicroTokens::ONE, MicroTokens::ZERO),
             feed,
+            throttle,
             queue: FairQueue::default(),
             breaker: Breaker::new(now, policy.breaker, Jitter::new(!seed)),
+            unsettled: BTreeSet::new(),
+            transitions: Vec::new(),
+            rate_before: MicrosPerSecond::ZERO,
+            allocations: Allocations::new(now),
             leases: Leases::default(),
             answers: Answers::default(),
             tenants: Tenants::default(),
@@ -70,6 +100,9 @@ impl Dependency {
             totals: Totals::default(),
             windows: Windows::new(now),
             decided: [[0; _]; _],
+            shadowed: [0; _],
+            granted: MicroTokens::ZERO,
+            refusals: Refusals::default(),
             released: Vec::new(),
             revision: 0,
             jitter: Jitter::new(seed),
@@ -88,13 +121,13 @@ impl Dependency {
         if let Some(known) = key.as_ref().and_then(|key| self.answers.get(key)) {
             return Ok(known.clone());
         }
-        let queue = &self.queue;
-        let tenant = self.tenants.key(now, &ask.tenant, |key| queue.waits(key));
+        let tenant = self.tenant(now, &ask.tenant);
         self.learn_hold(now, tenant, ask);
         let asked = match self.gates(now, tenant, ask) {
             Ok(window) => self.draw(now, tenant, ask, window, key.clone()),
             Err(denial) => Asked::Decided(self.deny(tenant, ask.kind, denial)),
         };
+        let asked = if self.policy.shadow { self.shadow(now, tenant, ask, asked) } else { asked };
         if let Some(key) = key {
             self.answers.keep(now, key, asked.clone());
         }
@@ -122,9 +155,9 @@ impl Dependency {
         let now = self.now;
         let served = self.queue.head().map(|(_, ask)| ask.price).map(|price| {
             // A rate of zero may rise when the second is over.
-            self.pool.covers_at(now, price).min(self.feed.next_roll())
+            self.pool.serves_at(now, price).min(self.feed.next_roll())
         });
-        [self.queue.next_change(), self.breaker.next_change(), served].into_iter().flatten().min()
+        [self.queue.next_change(), self.next_breaker_change(), served].into_iter().flatten().min()
     }
 
     /// The decisions about asks that waited, since this was last called.
@@ -135,11 +168,14 @@ impl Dependency {
     /// Gives an unused token back, once, while it lives. False if it was not out; nothing is credited then.
     pub fn return_token(&mut self, now: Moment, token: TokenId) -> bool {
         let now = self.advance(now);
-        let Some(cost) = self.leases.give_back(now, token) else { return false };
-        self.breaker.return_probe(token);
-        if cost > MicroTokens::ZERO {
-            self.pool.give_back(now, cost);
+        let Some(lease) = self.leases.give_back(now, token) else { return false };
+        self.breaker_of(lease.tenant).return_probe(token);
+        if lease.cost > MicroTokens::ZERO {
+            self.pool.give_back(now, lease.cost);
             self.drain(now);
+        }
+        if lease.kind == Kind::Hedge {
+            self.hedges.give_back(now, lease.cost);
         }
         true
     }
@@ -147,17 +183,26 @@ impl Dependency {
     /// Takes a client's report and tells it what it may do.
     pub fn sync(&mut self, now: Moment, report: &Report) -> Advice {
         let now = self.advance(now);
-        let difference = self.ledger.difference(now, report);
+        let Difference { totals: difference, covers } = self.ledger.difference(now, report);
         self.totals.add(&difference);
         self.windows.add(now, &difference);
-        self.feed.count(&difference);
-        self.breaker.report(now, report, &difference);
-        self.shed_unless_closed(now);
-        let queue = &self.queue;
-        let tenant = self.tenants.key(now, &report.tenant, |key| queue.waits(key));
+        if let Some(covers) = covers {
+            self.feed.count(&difference, covers);
+            self.throttle.count(now, &difference);
+        }
+        let tenant = self.tenant(now, &report.tenant);
+        if let Some(spender) = self.tenants.get_mut(tenant)
+            && self.policy.extra_attempts(&report.tenant).is_some()
+        {
+            spender.count_logical(now, difference.logical);
+        }
+        let signal = if covers.is_some() { difference } else { Totals::default() };
+        self.with_breaker(now, tenant, |breaker| breaker.report(now, report, &signal));
         Advice {
+            first: self.lease_first_attempts(now, tenant, report),
+            learning: self.allocations.is_learning(now),
             emergency_per_s: self.emergency_share(),
-            breaker: self.breaker.view(now),
+            breaker: self.breaker_of(tenant).view(now),
             hold: self.tenants.hold_until(tenant).from_now(now),
             policy: Arc::clone(&self.policy),
         }
@@ -168,30 +213,10 @@ impl Dependency {
         let now = self.advance(now);
         self.policy = policy;
         self.revision += 1;
-        self.feed.reconsider(&self.policy);
-        let terms = self.feed.terms();
-        self.pool.reshape(now, terms.rate, terms.burst);
+        self.reshape(now);
         self.breaker.configure(now, self.policy.breaker);
+        self.configure_tenant_breakers(now);
         self.drain(now);
-    }
-
-    /// Forces the breaker into a state, or releases it with [`None`].
-    pub fn force_breaker(&mut self, now: Moment, force: Option<Force>) {
-        let now = self.advance(now);
-        self.breaker.force(now, force);
-        self.shed_unless_closed(now);
-    }
-
-    /// The breaker now.
-    pub fn breaker(&mut self, now: Moment) -> BreakerView {
-        let now = self.advance(now);
-        self.breaker.view(now)
-    }
-
-    /// Rises with every transition of the breaker.
-    #[must_use]
-    pub const fn breaker_version(&self) -> u64 {
-        self.breaker.version().version
     }
 
     /// Rises when watchers should look again: another policy, or a hold that is new or over a second longer.
@@ -210,20 +235,34 @@ impl Dependency {
     fn advance(&mut self, now: Moment) -> Moment {
         let now = now.max(self.now);
         self.now = now;
-        while let Some((since, terms)) = self.feed.roll(now, &self.policy) {
-            self.pool.reshape(since, terms.rate, terms.burst);
+        while let Some((ended, seconds)) = self.feed.roll(now, self.throttle.is_open()) {
+            self.throttle.tick(ended, seconds);
+            self.reshape(ended);
         }
         self.leases.advance(now);
         self.answers.advance(now);
-        self.breaker.advance(now);
+        self.advance_breakers(now);
         self.drain(now);
         now
     }
 
+    /// Gives the pools the rates that hold from `now` on.
+    fn reshape(&mut self, now: Moment) {
+        self.pool.reshape(now, self.feed.terms(&self.policy, &self.throttle));
+        let ratio = u64::from(self.policy.retry.hedge_ratio.get());
+        let hedges = MicrosPerSecond::from_micros(scale(self.feed.succeeded_per_s(), ratio, 1));
+        self.hedges.reshape(now, hedges, hedges.in_one_second().max(MicroTokens::ONE));
+    }
+
+    fn tenant(&mut self, now: Moment, name: &str) -> TenantKey {
+        let (queue, unsettled) = (&self.queue, &self.unsettled);
+        self.tenants.key(now, name, |key| queue.waits(key) || unsettled.contains(&key))
+    }
+
     /// One living client's part of the present rate.
-    fn emergency_share(&self) -> crate::MicrosPerSecond {
-        let share = self.pool.rate().as_micros() / self.ledger.living().max(1);
-        crate::MicrosPerSecond::from_micros(share)
+    fn emergency_share(&self) -> MicrosPerSecond {
+        let share = self.pool.bank().rate().as_micros() / self.ledger.living().max(1);
+        MicrosPerSecond::from_micros(share)
     }
 
     fn learn_hold(&mut self, now: Moment, tenant: TenantKey, ask: &Ask) {
@@ -234,69 +273,6 @@ impl Dependency {
         tenant.hold_until = before.max(after);
         let news = before <= now || after.since(before) > Span::SECOND;
         self.revision += u64::from(after > before && news);
-    }
-
-    fn grant(
-        &mut self,
-        now: Moment,
-        tenant: TenantKey,
-        kind: Kind,
-        reason: Reason,
-        paid: MicroTokens,
-    ) -> Decision {
-        let ttl = self.policy.token_ttl;
-        let token = self.leases.grant(paid, now.after(ttl));
-        if reason == Reason::Probe {
-            self.breaker.lease_probe(now, token);
-        }
-        let grant = Some(Grant { token, ttl });
-        self.decide(tenant, kind, Decision { grant, ..self.decision(reason) })
-    }
-
-    fn deny(&mut self, tenant: TenantKey, kind: Kind, denial: gates::Denial) -> Decision {
-        let decision = Decision {
-            retry_after: denial.retry_after,
-            suppress: denial.suppress,
-            ..self.decision(denial.reason)
-        };
-        self.decide(tenant, kind, decision)
-    }
-
-    fn decision(&self, reason: Reason) -> Decision {
-        Decision {
-            verdict: reason.verdict(),
-            reason,
-            grant: None,
-            waited: Span::ZERO,
-            retry_after: None,
-            suppress: Span::ZERO,
-            breaker: self.breaker.version(),
-        }
-    }
-
-    /// Counts a decision.
-    fn decide(&mut self, tenant: TenantKey, kind: Kind, decision: Decision) -> Decision {
-        let by_reason = self.decided.get_mut(kind.index());
-        if let Some(count) = by_reason.and_then(|counts| counts.get_mut(decision.reason.index())) {
-            *count += 1;
-        }
-        let tenant = self.tenants.get_mut(tenant);
-        if let Some(count) = tenant.and_then(|tenant| tenant.decided.get_mut(decision.verdict.index())) {
-            *count += 1;
-        }
-        decision
-    }
-
-    /// An ask that waits for a token must not outlive the breaker's closed state: it would start an attempt
-    /// that the breaker forbids, or spend its window on nothing.
-    fn shed_unless_closed(&mut self, now: Moment) {
-        if self.breaker.state() == BreakerState::Closed {
-            return self.drain(now);
-        }
-        while let Some((id, waiting)) = self.queue.pop_any() {
-            let denial = self.breaker_denial(now);
-            self.release(now, id, waiting, denial.into());
-        }
     }
 }
 

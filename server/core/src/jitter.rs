@@ -4,6 +4,7 @@ use crate::Span;
 
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Jitter(u64);
 
 impl Jitter {

@@ -24,6 +24,15 @@ pub(crate) struct Ledger {
     swept: Moment,
 }
 
+/// What one report adds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Difference {
+    pub(crate) totals: Totals,
+    /// The time in which it happened; [`None`] if nobody here knows, because the client has reported to another
+    /// life of this server. What happened in an outage of the server is history, not a signal.
+    pub(crate) covers: Option<Span>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Record {
     totals: Totals,
@@ -36,13 +45,14 @@ impl Ledger {
     }
 
     /// What the report adds to everything counted before.
-    pub(crate) fn difference(&mut self, now: Moment, report: &Report) -> Totals {
+    pub(crate) fn difference(&mut self, now: Moment, report: &Report) -> Difference {
         self.advance(now);
         if let Some(record) = self.clients.get_mut(&report.client) {
-            let difference = report.totals.above(&record.totals);
+            let totals = report.totals.above(&record.totals);
+            let covers = Some(now.since(record.seen));
             self.living += u64::from(now.since(record.seen) >= LIVING);
             *record = Record { totals: report.totals.max(&record.totals), seen: now };
-            return difference;
+            return Difference { totals, covers };
         }
         if self.clients.len() >= MOST {
             self.drop_most_silent();
@@ -50,7 +60,8 @@ impl Ledger {
         let totals = report.totals.max(&report.acked);
         self.clients.insert(report.client.clone(), Record { totals, seen: now });
         self.living += 1;
-        totals.above(&report.acked)
+        let is_new = report.acked == Totals::default();
+        Difference { totals: totals.above(&report.acked), covers: is_new.then_some(Span::SECOND) }
     }
 
     /// Clients that reported within the last minute, give or take ten seconds.
@@ -90,7 +101,7 @@ mod tests {
     }
 
     fn added(ledger: &mut Ledger, logical: u64, acked: u64) -> u64 {
-        ledger.difference(Moment::ORIGIN, &report(logical, acked)).logical
+        ledger.difference(Moment::ORIGIN, &report(logical, acked)).totals.logical
     }
 
     #[test]
@@ -105,6 +116,18 @@ mod tests {
         let mut ledger = Ledger::new(Moment::ORIGIN);
         assert_eq!(added(&mut ledger, 100, 80), 20);
         assert_eq!(added(&mut ledger, 110, 80), 10, "the baseline of a known client is its record");
+    }
+
+    #[test]
+    fn how_long_a_report_covers_is_known_of_known_and_of_new_clients() {
+        let mut ledger = Ledger::new(Moment::ORIGIN);
+        let mut covers = |seconds, acked| {
+            ledger.difference(Moment::ORIGIN.after(Span::from_secs(seconds)), &report(100, acked)).covers
+        };
+        assert_eq!(covers(0, 80), None, "it reported to another life of the server");
+        assert_eq!(covers(3, 80), Some(Span::from_secs(3)));
+        let new = Ledger::new(Moment::ORIGIN).difference(Moment::ORIGIN, &report(100, 0)).covers;
+        assert_eq!(new, Some(Span::SECOND));
     }
 
     #[test]

@@ -16,7 +16,9 @@
 //!     attempt: 2,
 //!     failure: Some(Failure {
 //!         class: Class::Transient,
+//!         reason: None,
 //!         dispatch: Dispatch::NotSent,
+//!         do_not_retry: false,
 //!         caller_rejected: false,
 //!         retry_after: None,
 //!     }),
@@ -38,33 +40,41 @@
 //! assert_eq!(verdict(payments.ask(Moment::ORIGIN, &ask)), Verdict::Shed);
 //! ```
 
+mod allocation;
 mod answers;
 mod ask;
 mod breaker;
 mod dependency;
 mod feed;
+pub mod histogram;
 mod jitter;
 mod leases;
 mod ledger;
+#[cfg(all(test, damper_model))]
+mod model_check;
 pub mod plan;
 mod policy;
 mod pool;
 mod queue;
+mod refusals;
 mod report;
 mod ring;
 mod snapshot;
 mod tenants;
+mod throttle;
 mod units;
 mod vocabulary;
 
+pub use allocation::FirstLease;
 pub use ask::{Ask, AskFault, AskId, Asked, BreakerVersion, Decision, Failure, Grant, TokenId};
 pub use breaker::Force;
-pub use dependency::Dependency;
-pub use policy::{BreakerDraft, Policy, PolicyDraft, PolicyFault, RetryDraft, TenantDraft};
+pub use dependency::{Dependency, Transition};
+pub use policy::{BreakerDraft, CostDraft, Policy, PolicyDraft, PolicyFault, RetryDraft, TenantDraft};
 pub use report::{Advice, BreakerView, Report, Totals};
-pub use snapshot::{DecisionCount, PoolSnapshot, Snapshot, TenantSnapshot, WindowSnapshot};
+pub use snapshot::{DecisionCount, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, WindowSnapshot};
+pub use throttle::Cause;
 pub use units::{MicroTokens, MicrosPerSecond, Moment, Ppm, Span};
 pub use vocabulary::{
-    BoundBy, BreakerState, Class, Dispatch, FailMode, Kind, OnOpen, Priority, Reason, RecoveryMode,
-    RetryOwner, Verdict,
+    BoundBy, BreakerState, Class, Dispatch, FailMode, FailureReason, Kind, OnOpen, Priority, Reason,
+    RecoveryMode, RetryOwner, Scope, Verdict,
 };

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::units::{MICROS_PER_TOKEN, PPM};
-use crate::{FailMode, MicroTokens, MicrosPerSecond, OnOpen, Ppm, RetryOwner, Span};
+use crate::{
+    Class, FailMode, Failure, FailureReason, MicroTokens, MicrosPerSecond, OnOpen, Ppm, RetryOwner, Scope,
+    Span,
+};
 
 mod check;
 
@@ -27,11 +30,15 @@ pub struct PolicyDraft {
     pub fail_mode: Option<FailMode>,
     /// Which of several nested layers owns the retries. Default the outermost.
     pub retry_owner: Option<RetryOwner>,
+    /// Decisions are made and counted, and everything is granted. Default false.
+    pub shadow: Option<bool>,
+    /// Most attempts per operation of any one tenant, over ten seconds, at least 1. Default: none.
+    pub amplification_cap: Option<f64>,
     /// The retry pool.
     pub retry: RetryDraft,
     /// The breaker.
     pub breaker: BreakerDraft,
-    /// Weights of tenants in the fair queue. Default 1 each.
+    /// Tenants that differ from the rest.
     pub tenants: BTreeMap<String, TenantDraft>,
 }
 
@@ -49,6 +56,23 @@ pub struct RetryDraft {
     pub headroom_share: Option<f64>,
     /// Most tokens that can be saved up. Default one second of the rate, at least one token.
     pub burst: Option<f64>,
+    /// Hedges per first attempt that succeeds. Default 0.05.
+    pub hedge_ratio: Option<f64>,
+    /// Tokens that a retry costs, by what failed before.
+    pub cost: CostDraft,
+}
+
+/// Prices in tokens as written. Where two apply, the higher one does. Default 1 each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostDraft {
+    /// After a transient failure.
+    pub transient: Option<u32>,
+    /// After a rate limit.
+    pub rate_limited: Option<u32>,
+    /// After a timeout: the work was probably done.
+    pub timeout: Option<u32>,
+    /// After a missing slot.
+    pub no_resources: Option<u32>,
 }
 
 /// The breaker as written.
@@ -74,13 +98,23 @@ pub struct BreakerDraft {
     pub close_after: Option<u32>,
     /// What it stops when open. Default all.
     pub on_open: Option<OnOpen>,
+    /// For whom it is. Default for everyone.
+    pub scope: Option<Scope>,
+    /// From when on an attempt counts as slow, whether it has ended or not. Default: never.
+    pub slow_call_ms: Option<u64>,
+    /// Share of attempts that must be slow to open it. Default 0.8.
+    pub slow_share: Option<f64>,
+    /// How long first attempts take from a tenth of their rate to all of it once it has closed. Default 10 000.
+    pub ramp_ms: Option<u64>,
 }
 
 /// A tenant as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TenantDraft {
-    /// Weight in the fair queue. Default 1.
+    /// Weight in the fair queue and in the shares of first attempts. Default 1.
     pub weight: Option<u32>,
+    /// In place of the dependency's `amplification_cap`.
+    pub amplification_cap: Option<f64>,
 }
 
 /// One mistake in a draft.
@@ -101,9 +135,18 @@ pub struct Policy {
     pub(crate) token_ttl: Span,
     pub(crate) fail_mode: FailMode,
     pub(crate) retry_owner: RetryOwner,
+    pub(crate) shadow: bool,
+    pub(crate) extra_attempts: Option<Ppm>,
     pub(crate) retry: RetryPolicy,
     pub(crate) breaker: BreakerPolicy,
-    pub(crate) weights: BTreeMap<Box<str>, u32>,
+    pub(crate) tenants: BTreeMap<Box<str>, TenantPolicy>,
+}
+
+/// What sets a tenant of a [`Policy`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TenantPolicy {
+    pub(crate) weight: u32,
+    pub(crate) extra_attempts: Option<Ppm>,
 }
 
 /// The retry pool of a [`Policy`].
@@ -114,10 +157,39 @@ pub(crate) struct RetryPolicy {
     pub(crate) floor: MicrosPerSecond,
     pub(crate) headroom_share: Ppm,
     pub(crate) burst: Option<MicroTokens>,
+    pub(crate) hedge_ratio: Ppm,
+    pub(crate) cost: CostPolicy,
+}
+
+/// The prices of a [`Policy`], in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CostPolicy {
+    transient: u32,
+    rate_limited: u32,
+    timeout: u32,
+    no_resources: u32,
+}
+
+impl CostPolicy {
+    /// The price of a retry after this failure.
+    pub(crate) fn after(&self, failure: &Failure) -> u32 {
+        let of_class = match failure.class {
+            Class::Transient => self.transient,
+            Class::RateLimited => self.rate_limited,
+            Class::Invalid | Class::Permission | Class::Fatal | Class::Semantic => 1,
+        };
+        let of_reason = match failure.reason {
+            Some(FailureReason::Timeout) => self.timeout,
+            Some(FailureReason::NoResources) => self.no_resources,
+            Some(FailureReason::HandlerError) | None => 1,
+        };
+        of_class.max(of_reason)
+    }
 }
 
 /// The breaker of a [`Policy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(damper_model, derive(Hash))]
 pub(crate) struct BreakerPolicy {
     pub(crate) failure_share: Ppm,
     pub(crate) min_volume: u64,
@@ -129,6 +201,10 @@ pub(crate) struct BreakerPolicy {
     pub(crate) probe_ttl: Span,
     pub(crate) close_after: u32,
     pub(crate) on_open: OnOpen,
+    pub(crate) scope: Scope,
+    pub(crate) slow_call: Option<Span>,
+    pub(crate) slow_share: Ppm,
+    pub(crate) ramp: Span,
 }
 
 impl PolicyDraft {
@@ -145,11 +221,18 @@ impl PolicyDraft {
             token_ttl_ms,
             fail_mode,
             retry_owner,
+            shadow,
+            amplification_cap,
             retry.per_s,
             retry.ratio,
             retry.floor_per_s,
             retry.headroom_share,
             retry.burst,
+            retry.hedge_ratio,
+            retry.cost.transient,
+            retry.cost.rate_limited,
+            retry.cost.timeout,
+            retry.cost.no_resources,
             breaker.failure_share,
             breaker.min_volume,
             breaker.consecutive,
@@ -160,6 +243,10 @@ impl PolicyDraft {
             breaker.probe_ttl_ms,
             breaker.close_after,
             breaker.on_open,
+            breaker.scope,
+            breaker.slow_call_ms,
+            breaker.slow_share,
+            breaker.ramp_ms,
         );
         for (name, tenant) in &defaults.tenants {
             self.tenants.entry(name.clone()).or_insert_with(|| tenant.clone());
@@ -182,9 +269,11 @@ impl Policy {
             token_ttl: check.span("token_ttl_ms", draft.token_ttl_ms.unwrap_or(2000), 100, 600_000),
             fail_mode: draft.fail_mode.unwrap_or(FailMode::Open),
             retry_owner: draft.retry_owner.unwrap_or(RetryOwner::Outermost),
+            shadow: draft.shadow.unwrap_or(false),
+            extra_attempts: check.cap("amplification_cap", draft.amplification_cap),
             retry: retry(&mut check, draft),
             breaker: breaker(&mut check, &draft.breaker),
-            weights: weights(&mut check, &draft.tenants),
+            tenants: tenants(&mut check, &draft.tenants),
         };
         check.finish(policy)
     }
@@ -225,10 +314,33 @@ impl Policy {
         self.breaker.on_open
     }
 
-    /// The weight of `tenant` in the fair queue.
+    /// Whether everything is granted.
+    #[must_use]
+    pub const fn shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// For whom the breaker is.
+    #[must_use]
+    pub const fn scope(&self) -> Scope {
+        self.breaker.scope
+    }
+
+    /// From when on an attempt counts as slow.
+    #[must_use]
+    pub const fn slow_call(&self) -> Option<Span> {
+        self.breaker.slow_call
+    }
+
+    /// The weight of `tenant` in the fair queue and in the shares of first attempts.
     #[must_use]
     pub fn weight(&self, tenant: &str) -> u32 {
-        self.weights.get(tenant).copied().unwrap_or(1)
+        self.tenants.get(tenant).map_or(1, |tenant| tenant.weight)
+    }
+
+    /// Attempts beyond the first that `tenant` may make per operation; [`None`] where that is not capped.
+    pub(crate) fn extra_attempts(&self, tenant: &str) -> Option<Ppm> {
+        self.tenants.get(tenant).and_then(|tenant| tenant.extra_attempts).or(self.extra_attempts)
     }
 }
 
@@ -256,6 +368,18 @@ fn retry(check: &mut Check, draft: &PolicyDraft) -> RetryPolicy {
             .unwrap_or_default(),
         headroom_share,
         burst: written.burst.map(|burst| check.burst("retry.burst", burst)),
+        hedge_ratio: check.share("retry.hedge_ratio", written.hedge_ratio.unwrap_or(0.05)),
+        cost: cost(check, &written.cost),
+    }
+}
+
+fn cost(check: &mut Check, draft: &CostDraft) -> CostPolicy {
+    let mut price = |place: &str, price: Option<u32>| check.within(place, price.unwrap_or(1), 1, 1000);
+    CostPolicy {
+        transient: price("retry.cost.transient", draft.transient),
+        rate_limited: price("retry.cost.rate_limited", draft.rate_limited),
+        timeout: price("retry.cost.timeout", draft.timeout),
+        no_resources: price("retry.cost.no_resources", draft.no_resources),
     }
 }
 
@@ -281,15 +405,21 @@ fn breaker(check: &mut Check, draft: &BreakerDraft) -> BreakerPolicy {
         probe_ttl: check.span("breaker.probe_ttl_ms", draft.probe_ttl_ms.unwrap_or(5000), 100, HOUR_MS),
         close_after: check.within("breaker.close_after", draft.close_after.unwrap_or(5), 1, 1000),
         on_open: draft.on_open.unwrap_or(OnOpen::All),
+        scope: draft.scope.unwrap_or(Scope::Dependency),
+        slow_call: draft.slow_call_ms.map(|ms| check.span("breaker.slow_call_ms", ms, 1, HOUR_MS)),
+        slow_share: check.positive_share("breaker.slow_share", draft.slow_share.unwrap_or(0.8)),
+        ramp: check.span("breaker.ramp_ms", draft.ramp_ms.unwrap_or(10_000), 0, HOUR_MS),
     }
 }
 
-fn weights(check: &mut Check, tenants: &BTreeMap<String, TenantDraft>) -> BTreeMap<Box<str>, u32> {
-    tenants
+fn tenants(check: &mut Check, drafts: &BTreeMap<String, TenantDraft>) -> BTreeMap<Box<str>, TenantPolicy> {
+    drafts
         .iter()
-        .map(|(name, tenant)| {
-            let place = format!("tenants.{name}.weight");
-            (name.as_str().into(), check.within(&place, tenant.weight.unwrap_or(1), 1, 1_000_000))
+        .map(|(name, draft)| {
+            let place = |key: &str| format!("tenants.{name}.{key}");
+            let weight = check.within(&place("weight"), draft.weight.unwrap_or(1), 1, 1_000_000);
+            let extra_attempts = check.cap(&place("amplification_cap"), draft.amplification_cap);
+            (name.as_str().into(), TenantPolicy { weight, extra_attempts })
         })
         .collect()
 }

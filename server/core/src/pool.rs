@@ -4,11 +4,78 @@
 //! The balance is kept in femto-tokens, the product of micro-tokens per second and nanoseconds, so a refill
 //! loses nothing to rounding whatever the gap, and a year of idleness costs what a nanosecond does.
 
+use crate::feed::Terms;
 use crate::units::NANOS_PER_S;
 use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 
+/// A pool whose balance cannot be spent in one instant: in any tenth of a second it issues at most a tenth of
+/// what a full pool could spend within a second, so that a fleet never releases together. A burst that an
+/// operator asked for may go at once.
+#[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
+pub(crate) struct PacedPool {
+    bank: Pool,
+    pace: Pool,
+}
+
+impl PacedPool {
+    /// See [`Pool::new`].
+    pub(crate) fn new(now: Moment, terms: Terms, initial: MicroTokens) -> Self {
+        let (pace, slice) = pacing(terms);
+        let bank = Pool::new(now, terms.rate, terms.burst, initial);
+        Self { bank, pace: Pool::new(now, pace, slice, slice) }
+    }
+
+    /// See [`Pool::take`].
+    pub(crate) fn take(&mut self, now: Moment, cost: MicroTokens) -> bool {
+        let paced = cost.min(self.pace.burst);
+        self.pace.covers(now, paced) && self.bank.take(now, cost) && self.pace.take(now, paced)
+    }
+
+    /// See [`Pool::give_back`]. What was not used did not load anything, so its pace comes back too.
+    pub(crate) fn give_back(&mut self, now: Moment, cost: MicroTokens) {
+        self.bank.give_back(now, cost);
+        self.pace.give_back(now, cost);
+    }
+
+    /// See [`Pool::reshape`].
+    pub(crate) fn reshape(&mut self, now: Moment, terms: Terms) {
+        let (pace, slice) = pacing(terms);
+        self.bank.reshape(now, terms.rate, terms.burst);
+        self.pace.reshape(now, pace, slice);
+    }
+
+    /// When `amount` will have been issued if all of it is taken as soon as possible, others before the last.
+    pub(crate) fn covers_at(&mut self, now: Moment, amount: MicroTokens) -> Moment {
+        self.bank.covers_at(now, amount).max(self.pace.covers_at(now, amount))
+    }
+
+    /// When one ask of this price can be served.
+    pub(crate) fn serves_at(&mut self, now: Moment, price: MicroTokens) -> Moment {
+        let paced = price.min(self.pace.burst);
+        self.bank.covers_at(now, price).max(self.pace.covers_at(now, paced))
+    }
+
+    /// The bank, for reading.
+    pub(crate) const fn bank(&self) -> &Pool {
+        &self.bank
+    }
+
+    pub(crate) fn balance(&mut self, now: Moment) -> MicroTokens {
+        self.bank.balance(now)
+    }
+}
+
+/// The rate at which a pool may be emptied, and how much of it at once.
+fn pacing(Terms { rate, burst, at_once, .. }: Terms) -> (MicrosPerSecond, MicroTokens) {
+    let pace = MicrosPerSecond::from_micros(rate.as_micros().saturating_add(burst.as_micros()));
+    let slice = if at_once { burst } else { MicroTokens::from_micros(pace.as_micros() / 10) };
+    (pace, slice.max(MicroTokens::ONE))
+}
+
 /// A token bucket. Every method refills up to the `now` that it is given first.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Pool {
     balance: Femtos,
     rate: MicrosPerSecond,
@@ -20,6 +87,7 @@ pub(crate) struct Pool {
 
 /// 10^-15 of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(damper_model, derive(Hash))]
 struct Femtos(u128);
 
 impl Femtos {
@@ -88,6 +156,12 @@ impl Pool {
     pub(crate) fn balance(&mut self, now: Moment) -> MicroTokens {
         self.refill(now);
         self.balance.whole_micros()
+    }
+
+    /// Whether [`take`](Self::take) would succeed.
+    pub(crate) fn covers(&mut self, now: Moment, cost: MicroTokens) -> bool {
+        self.refill(now);
+        self.balance >= Femtos::of(cost)
     }
 
     pub(crate) const fn rate(&self) -> MicrosPerSecond {

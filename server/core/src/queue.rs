@@ -211,10 +211,11 @@ impl FairQueue {
         }
     }
 
-    /// Takes everything out, the window that closes first first.
-    pub(crate) fn pop_any(&mut self) -> Option<(AskId, Waiting)> {
-        let (_, id) = self.closing.first().copied()?;
-        self.remove(id).map(|ask| (id, ask))
+    /// The asks of `tenant`, or of everyone, the window that closes first first. Costs a visit of every ask.
+    pub(crate) fn ids_of(&self, tenant: Option<TenantKey>) -> Vec<AskId> {
+        let of_tenant =
+            |id: &AskId| tenant.is_none_or(|key| self.asks.get(id).is_some_and(|ask| ask.tenant == key));
+        self.closing.iter().map(|(_, id)| *id).filter(of_tenant).collect()
     }
 
     /// When time alone makes an ask eligible or closes a window.

@@ -1,26 +1,26 @@
 //! What clients report, and what they are told in return.
 
-use crate::{BreakerState, Class, MicrosPerSecond, Moment, Policy, Span, TokenId};
+use crate::histogram::BUCKETS;
+use crate::{BreakerState, Class, FirstLease, MicrosPerSecond, Moment, Policy, Span, TokenId};
 use std::sync::Arc;
 
 /// Declares the counts of [`Totals`] once, with the field-wise operations on them.
 macro_rules! totals {
-    ($($(#[$meta:meta])* $field:ident,)+) => {
+    ($($(#[$meta:meta])* $field:ident,)+; $($(#[$list_meta:meta])* $list:ident: $length:expr,)+) => {
         /// Counts of operations and attempts; cumulative in a report, a difference in a window.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$meta])* pub $field: u64,)+
-            /// Failed attempts by class, in the order of [`Class::ALL`].
-            pub failures: [u64; Class::ALL.len()],
+            $($(#[$list_meta])* pub $list: [u64; $length],)+
         }
 
         impl Totals {
             /// Both together.
             pub fn add(&mut self, other: &Self) {
                 $(self.$field = self.$field.saturating_add(other.$field);)+
-                for (mine, theirs) in self.failures.iter_mut().zip(other.failures) {
+                $(for (mine, theirs) in self.$list.iter_mut().zip(other.$list) {
                     *mine = mine.saturating_add(theirs);
-                }
+                })+
             }
 
             /// What `self` has above `before`, count by count; never negative.
@@ -28,9 +28,9 @@ macro_rules! totals {
             pub fn above(&self, before: &Self) -> Self {
                 let mut difference = *self;
                 $(difference.$field = self.$field.saturating_sub(before.$field);)+
-                for (mine, theirs) in difference.failures.iter_mut().zip(before.failures) {
+                $(for (mine, theirs) in difference.$list.iter_mut().zip(before.$list) {
                     *mine = mine.saturating_sub(theirs);
-                }
+                })+
                 difference
             }
 
@@ -39,9 +39,9 @@ macro_rules! totals {
             pub fn max(&self, other: &Self) -> Self {
                 let mut larger = *self;
                 $(larger.$field = self.$field.max(other.$field);)+
-                for (mine, theirs) in larger.failures.iter_mut().zip(other.failures) {
+                $(for (mine, theirs) in larger.$list.iter_mut().zip(other.$list) {
                     *mine = (*mine).max(theirs);
-                }
+                })+
                 larger
             }
         }
@@ -83,6 +83,15 @@ totals! {
     ambiguous,
     /// Extra attempts that another layer was seen to make.
     foreign,
+    /// Attempts that were overdue: still running, or ended, past the policy's `slow_call_ms`. Counted at the
+    /// moment at which they pass it.
+    slow,;
+    /// Failed attempts by class, in the order of [`Class::ALL`].
+    failures: Class::ALL.len(),
+    /// How long attempts took.
+    latency: BUCKETS,
+    /// How long operations took from their first failure to their success.
+    recovery: BUCKETS,
 }
 
 impl Totals {
@@ -120,6 +129,10 @@ pub struct Report {
     pub tenant: Box<str>,
     /// Counts since the incarnation began.
     pub totals: Totals,
+    /// First attempts per second that the client would like to start.
+    pub wants_first: MicrosPerSecond,
+    /// First attempts per second of the lease that it holds.
+    pub has_first: MicrosPerSecond,
     /// The totals that the client knows to be counted: the baseline if its record is not here.
     pub acked: Totals,
     /// The latest breaker version that the client saw.
@@ -133,6 +146,10 @@ pub struct Report {
 /// What a client is told in return.
 #[derive(Clone, Debug)]
 pub struct Advice {
+    /// Its lease of first attempts; [`None`] while they are not limited.
+    pub first: Option<FirstLease>,
+    /// Whether the dependency is too young to know who holds what.
+    pub learning: bool,
     /// Its share of retries while no server answers.
     pub emergency_per_s: MicrosPerSecond,
     /// The breaker.

@@ -5,6 +5,7 @@ use crate::{Moment, Span, Totals};
 /// A sum that forgets. Covers the running slot and the whole slots before it: between `slots - 1` and `slots`
 /// slot lengths. Advancing costs at most one visit of each slot, however long the gap.
 #[derive(Clone, Debug)]
+#[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 pub(crate) struct Ring<T> {
     slots: Box<[T]>,
     slot: Span,
@@ -77,23 +78,26 @@ impl<T: Countable> Ring<T> {
 
 /// The windows that people read: ten seconds, one minute, five minutes.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows([(&'static str, Ring<Totals>); 3]);
+pub(crate) struct Windows([(&'static str, Span, Ring<Totals>); 3]);
 
 impl Windows {
     pub(crate) fn new(now: Moment) -> Self {
-        let ring = |seconds, slots| Ring::new(now, Span::from_secs(seconds), slots);
-        Self([("10s", ring(10, 10)), ("1m", ring(60, 12)), ("5m", ring(300, 10))])
+        let window = |name, seconds, slots| {
+            let length = Span::from_secs(seconds);
+            (name, length, Ring::new(now, length, slots))
+        };
+        Self([window("10s", 10, 10), window("1m", 60, 12), window("5m", 300, 10)])
     }
 
     pub(crate) fn add(&mut self, now: Moment, difference: &Totals) {
-        for (_, ring) in &mut self.0 {
+        for (_, _, ring) in &mut self.0 {
             ring.add(now, difference);
         }
     }
 
-    /// Each window's name and what is in it.
-    pub(crate) fn sums(&mut self, now: Moment) -> [(&'static str, Totals); 3] {
-        self.0.each_mut().map(|(name, ring)| (*name, ring.sum(now)))
+    /// Each window's name, its length, and what is in it.
+    pub(crate) fn sums(&mut self, now: Moment) -> [(&'static str, Span, Totals); 3] {
+        self.0.each_mut().map(|(name, length, ring)| (*name, *length, ring.sum(now)))
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    BoundBy, BreakerView, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, Reason, Span, Totals, plan,
+    BoundBy, BreakerView, Cause, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, Ppm, Reason, Span,
+    Totals, plan,
 };
 
 /// One dependency at one moment.
@@ -31,10 +32,31 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Reports over the last windows, shortest first.
     pub windows: [WindowSnapshot; 3],
-    /// Who spends here, by name.
+    /// The busiest of those who spend here, by name.
     pub tenants: Vec<TenantSnapshot>,
+    /// How many spend here in all.
+    pub tenant_count: u64,
     /// Clients that reported lately.
     pub clients: u64,
+    /// The last refusals, latest first.
+    pub refusals: Vec<RefusalSnapshot>,
+    /// Tokens for retries that lived out their time without any client reporting an attempt for them.
+    pub unreported: u64,
+    /// Whether the dependency is too young to know who holds which first attempts.
+    pub learning: bool,
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalSnapshot {
+    /// How long ago.
+    pub ago: Span,
+    /// Whose ask.
+    pub tenant: Box<str>,
+    /// For what.
+    pub kind: Kind,
+    /// Why.
+    pub reason: Reason,
 }
 
 /// The retry pool.
@@ -52,6 +74,16 @@ pub struct PoolSnapshot {
     pub issued: MicroTokens,
     /// Of these, given back unused.
     pub returned: MicroTokens,
+    /// What grants should have taken from the pool: equal to `issued`, or the budget is not enforced.
+    pub granted: MicroTokens,
+    /// Tokens that are out.
+    pub outstanding: u64,
+    /// How far retries are turned down, in (0, 1].
+    pub throttle: Ppm,
+    /// What turned them down in the last second.
+    pub throttled_by: Option<Cause>,
+    /// What hedges could draw now.
+    pub hedge_tokens: MicroTokens,
 }
 
 /// How often one decision was made.
@@ -76,19 +108,47 @@ pub struct WindowSnapshot {
     pub amplification: Option<f64>,
     /// What independent failures and the policy's attempts would give; [`None`] without attempts.
     pub expected_amplification: Option<f64>,
+    /// Amplification / expected amplification.
+    pub observed_to_expected: Option<f64>,
+    /// The ratio is above 1.1 with enough volume: failures are not independent, or another layer retries too.
+    pub other_layers_retry: bool,
     /// Recovered / affected; [`None`] without affected operations.
     pub recovery_rate: Option<f64>,
+    /// Attempts per second.
+    pub physical_per_s: f64,
+    /// Attempts per second that the capacity leaves; negative when it is exceeded, [`None`] without a capacity.
+    pub headroom_per_s: Option<f64>,
+    /// Operations per second whose expected attempts fit the capacity; [`None`] without one.
+    pub safe_arrival_per_s: Option<f64>,
 }
 
+/// Operations without which a ratio proves nothing.
+const ENOUGH_OPERATIONS: u64 = 100;
+
+/// How far observed amplification may exceed the expected one before somebody should look.
+const NESTED_ABOVE: f64 = 1.1;
+
 impl WindowSnapshot {
-    pub(crate) fn new(name: &'static str, totals: Totals, max_attempts: u32) -> Self {
+    pub(crate) fn new(name: &'static str, totals: Totals, length: Span, policy: &Policy) -> Self {
+        let amplification = share(totals.physical, totals.logical);
+        let expected_amplification = failure_rate(&totals)
+            .map(|failure_rate| plan::amplification(failure_rate, policy.max_attempts()));
+        let observed_to_expected =
+            amplification.zip(expected_amplification).map(|(observed, expected)| observed / expected);
+        let enough = totals.logical >= ENOUGH_OPERATIONS;
+        let physical_per_s = share(totals.physical, length.as_millis().max(1)).unwrap_or(0.0) * 1000.0;
+        let capacity = policy.capacity().map(MicrosPerSecond::as_per_s);
         Self {
             name,
             totals,
-            amplification: share(totals.physical, totals.logical),
-            expected_amplification: failure_rate(&totals)
-                .map(|failure_rate| plan::amplification(failure_rate, max_attempts)),
+            amplification,
+            expected_amplification,
+            observed_to_expected,
+            other_layers_retry: enough && observed_to_expected.is_some_and(|ratio| ratio > NESTED_ABOVE),
             recovery_rate: share(totals.recovered, totals.affected),
+            physical_per_s,
+            headroom_per_s: capacity.map(|capacity| capacity - physical_per_s),
+            safe_arrival_per_s: capacity.map(|capacity| capacity / expected_amplification.unwrap_or(1.0)),
         }
     }
 }
@@ -121,22 +181,30 @@ pub struct TenantSnapshot {
     pub expired: u64,
     /// Its hold.
     pub hold: Span,
+    /// Its own breaker, where tenants have their own.
+    pub breaker: Option<BreakerView>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PolicyDraft;
+
+    fn window(totals: Totals) -> WindowSnapshot {
+        let draft = PolicyDraft { capacity_per_s: Some(130.0), ..PolicyDraft::default() };
+        WindowSnapshot::new("10s", totals, Span::from_secs(10), &Policy::new(&draft).unwrap())
+    }
 
     #[test]
     fn the_recovery_rate_is_of_affected_operations_alone() {
         let totals =
             Totals { logical: 10_000, success: 9_970, affected: 100, recovered: 70, ..Totals::default() };
-        assert_eq!(WindowSnapshot::new("10s", totals, 4).recovery_rate, Some(0.7));
+        assert_eq!(window(totals).recovery_rate, Some(0.7));
     }
 
     #[test]
     fn a_quiet_window_has_no_ratios() {
-        let quiet = WindowSnapshot::new("10s", Totals::default(), 4);
+        let quiet = window(Totals::default());
         assert_eq!(
             (quiet.amplification, quiet.expected_amplification, quiet.recovery_rate),
             (None, None, None)
@@ -147,9 +215,18 @@ mod tests {
     fn amplification_stands_beside_what_independent_failures_would_give() {
         let mut totals = Totals { logical: 1000, physical: 1300, success: 1144, ..Totals::default() };
         totals.failures[0] = 156;
-        let window = WindowSnapshot::new("10s", totals, 4);
+        let window = window(totals);
         assert_eq!(window.amplification, Some(1.3));
         let expected = window.expected_amplification.unwrap();
         assert!((expected - 1.136_128).abs() < 1e-9, "p is 156 / 1300 = 0.12: {expected}");
+        assert!(window.other_layers_retry, "{:?}", window.observed_to_expected);
+        assert_eq!((window.physical_per_s, window.headroom_per_s), (130.0, Some(0.0)));
+        assert_eq!(format!("{:.3}", window.safe_arrival_per_s.unwrap()), "114.424");
+    }
+
+    #[test]
+    fn a_few_operations_prove_no_other_layer() {
+        let totals = Totals { logical: 99, physical: 297, success: 99, ..Totals::default() };
+        assert!(!window(totals).other_layers_retry);
     }
 }

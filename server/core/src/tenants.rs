@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::{Moment, Span, Verdict};
+use crate::breaker::Breaker;
+use crate::ring::{Countable, Ring};
+use crate::{Moment, Ppm, Span, Verdict};
 
 /// Most tenants of one dependency. Beyond it, strangers share one place until an idle tenant makes room.
-const MOST: usize = 10_000;
+const MOST: usize = 100_000;
 /// A tenant that did nothing for so long may lose its place. It has no balance of its own, so it comes back
 /// with nothing more than a fresh start.
 const KEPT_FOR: Span = Span::from_secs(60);
@@ -14,15 +16,25 @@ const OTHERS: &str = "_other";
 
 /// A tenant's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TenantKey(u64);
+pub(crate) struct TenantKey {
+    place: u32,
+    /// Tells a place's present holder from those before it.
+    generation: u32,
+}
 
 /// The tenants of one dependency.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenants {
     keys: HashMap<Box<str>, TenantKey>,
-    by_key: HashMap<TenantKey, Tenant>,
-    next: u64,
+    places: Vec<Place>,
+    free: Vec<u32>,
     swept: Moment,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Place {
+    generation: u32,
+    tenant: Option<Tenant>,
 }
 
 /// One tenant.
@@ -32,7 +44,58 @@ pub(crate) struct Tenant {
     pub(crate) decided: [u64; Verdict::ALL.len()],
     /// No retry before it: the longest Retry-After that the dependency gave to anyone of this tenant.
     pub(crate) hold_until: Moment,
+    /// Its own breaker, where the policy's scope is the tenant.
+    pub(crate) breaker: Option<Box<Breaker>>,
+    /// What it did lately, where its amplification is capped.
+    load: Option<Box<Ring<Load>>>,
     seen: Moment,
+}
+
+/// One tenant's operations and granted retries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    logical: u64,
+    retries: u64,
+}
+
+impl Countable for Load {
+    fn add(&mut self, other: &Self) {
+        self.logical = self.logical.saturating_add(other.logical);
+        self.retries = self.retries.saturating_add(other.retries);
+    }
+}
+
+impl Tenant {
+    /// Counts operations that the tenant reported.
+    pub(crate) fn count_logical(&mut self, now: Moment, logical: u64) {
+        self.load(now).add(now, &Load { logical, retries: 0 });
+    }
+
+    /// Counts a retry that the tenant was granted.
+    pub(crate) fn count_retry(&mut self, now: Moment) {
+        self.load(now).add(now, &Load { logical: 0, retries: 1 });
+    }
+
+    /// Whether one more retry would exceed `extra` retries per operation of the last ten seconds. The first one
+    /// never does: reports come a second late, and a tenant that nobody knows yet may retry once.
+    pub(crate) fn is_at_cap(&mut self, now: Moment, extra: Ppm) -> bool {
+        let Load { logical, retries } = self.load(now).sum(now);
+        retries > 0 && extra.exceeded_by(retries.saturating_add(1), logical)
+    }
+
+    fn load(&mut self, now: Moment) -> &mut Ring<Load> {
+        self.load.get_or_insert_with(|| Box::new(Ring::new(now, Span::from_secs(10), 10)))
+    }
+}
+
+impl TenantKey {
+    /// The place of no tenant, for what concerns all of them.
+    pub(crate) const NOBODY: Self = Self { place: u32::MAX, generation: u32::MAX };
+
+    /// Spreads what tenants do at the same time.
+    pub(crate) const fn seed(self) -> u64 {
+        ((self.generation as u64) << 32) | self.place as u64
+    }
 }
 
 impl Tenants {
@@ -40,31 +103,44 @@ impl Tenants {
     pub(crate) fn key(&mut self, now: Moment, name: &str, busy: impl Fn(TenantKey) -> bool) -> TenantKey {
         let known = self.keys.get(name).copied();
         let key = known.unwrap_or_else(|| self.admit(now, name, busy));
-        if let Some(tenant) = self.by_key.get_mut(&key) {
+        if let Some(tenant) = self.get_mut(key) {
             tenant.seen = now;
         }
         key
     }
 
+    pub(crate) fn get(&self, key: TenantKey) -> Option<&Tenant> {
+        let place = self.places.get(key.place as usize)?;
+        place.tenant.as_ref().filter(|_| place.generation == key.generation)
+    }
+
     pub(crate) fn get_mut(&mut self, key: TenantKey) -> Option<&mut Tenant> {
-        self.by_key.get_mut(&key)
+        let place = self.places.get_mut(key.place as usize)?;
+        place.tenant.as_mut().filter(|_| place.generation == key.generation)
     }
 
     pub(crate) fn hold_until(&self, key: TenantKey) -> Moment {
-        self.by_key.get(&key).map_or(Moment::ORIGIN, |tenant| tenant.hold_until)
+        self.get(key).map_or(Moment::ORIGIN, |tenant| tenant.hold_until)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
     }
 
     /// In no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TenantKey, &Tenant)> {
-        self.by_key.iter().map(|(key, tenant)| (*key, tenant))
+        self.keys.values().filter_map(|key| self.get(*key).map(|tenant| (*key, tenant)))
+    }
+
+    /// In no particular order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tenant> {
+        self.places.iter_mut().filter_map(|place| place.tenant.as_mut())
     }
 
     fn admit(&mut self, now: Moment, name: &str, busy: impl Fn(TenantKey) -> bool) -> TenantKey {
         if self.keys.len() >= MOST && now.since(self.swept) >= Span::SECOND {
             self.swept = now;
-            self.by_key.retain(|key, tenant| now.since(tenant.seen) < KEPT_FOR || busy(*key));
-            let kept = &self.by_key;
-            self.keys.retain(|_, key| kept.contains_key(key));
+            self.sweep(now, busy);
         }
         if self.keys.len() < MOST || name == OTHERS {
             return self.insert(now, name);
@@ -72,12 +148,40 @@ impl Tenants {
         self.keys.get(OTHERS).copied().unwrap_or_else(|| self.insert(now, OTHERS))
     }
 
+    /// Takes their places from the idle.
+    fn sweep(&mut self, now: Moment, busy: impl Fn(TenantKey) -> bool) {
+        let Self { keys, places, free, .. } = self;
+        keys.retain(|_, key| {
+            let Some(place) = places.get_mut(key.place as usize) else { return false };
+            let idle = place.tenant.as_ref().is_none_or(|tenant| now.since(tenant.seen) >= KEPT_FOR);
+            if idle && !busy(*key) {
+                *place = Place { generation: place.generation.wrapping_add(1), tenant: None };
+                free.push(key.place);
+                return false;
+            }
+            true
+        });
+    }
+
     fn insert(&mut self, now: Moment, name: &str) -> TenantKey {
-        let key = TenantKey(self.next);
-        self.next += 1;
+        let tenant = Tenant {
+            name: name.into(),
+            decided: [0; _],
+            hold_until: Moment::ORIGIN,
+            breaker: None,
+            load: None,
+            seen: now,
+        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
+        });
+        let mut key = TenantKey { place: number, generation: 0 };
+        if let Some(place) = self.places.get_mut(number as usize) {
+            key.generation = place.generation;
+            place.tenant = Some(tenant);
+        }
         self.keys.insert(name.into(), key);
-        let tenant = Tenant { name: name.into(), decided: [0; _], hold_until: Moment::ORIGIN, seen: now };
-        self.by_key.insert(key, tenant);
         key
     }
 }

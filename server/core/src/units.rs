@@ -211,6 +211,12 @@ impl MicrosPerSecond {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// The sum, at most the largest rate.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// This rate times a share, rounded down to a millionth.
     #[must_use]
     pub fn times(self, share: Ppm) -> Self {
@@ -251,6 +257,12 @@ impl Ppm {
         Self(ppm)
     }
 
+    /// What this ratio has above one.
+    #[must_use]
+    pub(crate) const fn beyond_one(self) -> Self {
+        Self(self.0.saturating_sub(Self::ONE.0))
+    }
+
     /// In parts per million.
     #[must_use]
     pub const fn get(self) -> u32 {
@@ -261,6 +273,12 @@ impl Ppm {
     #[must_use]
     pub fn reached_by(self, part: u64, whole: u64) -> bool {
         whole > 0 && u128::from(part) * u128::from(PPM) >= u128::from(whole) * u128::from(self.0)
+    }
+
+    /// Whether `part` is more than this share of `whole`, without rounding. Never of nothing.
+    #[must_use]
+    pub fn exceeded_by(self, part: u64, whole: u64) -> bool {
+        u128::from(part) * u128::from(PPM) > u128::from(whole) * u128::from(self.0)
     }
 
     /// For people and metrics only.

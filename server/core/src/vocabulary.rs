@@ -60,6 +60,8 @@ words! {
         AfterDelay = "after_delay",
         /// Granted as a test of a half-open breaker.
         Probe = "probe",
+        /// Granted because the dependency is in shadow mode.
+        Shadow = "shadow",
         /// The failure's class says that a retry cannot help.
         NotRetryable = "not_retryable",
         /// The operation has used all its attempts.
@@ -74,6 +76,8 @@ words! {
         BreakerOpen = "breaker_open",
         /// The breaker is half-open and all its probes are out.
         BreakerHalfOpen = "breaker_half_open",
+        /// The tenant's amplification is at its cap.
+        AmplificationCap = "amplification_cap",
         /// No token will be free before the window closes.
         NoCapacityBeforeDeadline = "no_capacity_before_deadline",
         /// The delay queue is full.
@@ -92,7 +96,7 @@ impl Reason {
     #[must_use]
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::WithinBudget | Self::AfterDelay | Self::Probe => Verdict::Granted,
+            Self::WithinBudget | Self::AfterDelay | Self::Probe | Self::Shadow => Verdict::Granted,
             Self::Expired => Verdict::Expired,
             _ => Verdict::Shed,
         }
@@ -122,6 +126,18 @@ impl Class {
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Transient | Self::RateLimited)
+    }
+}
+
+words! {
+    /// The failure as a handler platform sees it.
+    FailureReason {
+        /// The handler returned an error.
+        HandlerError = "handler_error",
+        /// The attempt took too long.
+        Timeout = "timeout",
+        /// There was no free slot for the attempt.
+        NoResources = "no_resources",
     }
 }
 
@@ -194,6 +210,16 @@ words! {
         Outermost = "outermost",
         /// The layer next to the dependency.
         Innermost = "innermost",
+    }
+}
+
+words! {
+    /// For whom a breaker is.
+    Scope {
+        /// Everyone.
+        Dependency = "dependency",
+        /// Each tenant has its own.
+        Tenant = "tenant",
     }
 }
 

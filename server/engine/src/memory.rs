@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use damper_core::{
-    Advice, Ask, AskId, Asked, BreakerView, Decision, Dependency, Moment, Policy, Report, Snapshot, Span,
-    TokenId,
+    Advice, Ask, AskId, Asked, BreakerView, Decision, Dependency, Force, Moment, Policy, Report, Snapshot,
+    Span, TokenId, Transition,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -55,8 +55,8 @@ struct Entry {
 struct Guarded {
     dependency: Dependency,
     waiters: HashMap<AskId, Vec<oneshot::Sender<Decided>>>,
-    /// What watchers have been told: the breaker's version and the dependency's revision.
-    told: (u64, u64),
+    /// The revision that watchers have been told of.
+    told: u64,
 }
 
 /// What becomes of an ask.
@@ -93,10 +93,10 @@ pub enum Change {
     Breaker {
         /// Whose.
         dependency: Arc<str>,
+        /// Which tenant's, if tenants have their own.
+        tenant: Option<Arc<str>>,
         /// The breaker after the change.
         breaker: BreakerView,
-        /// When.
-        at: Moment,
     },
     /// A hold or a policy changed.
     Dependency {
@@ -195,6 +195,31 @@ impl MemoryEngine {
         Ok(self.transition(&entry, |dependency, now| dependency.sync(now, &report)))
     }
 
+    /// Forces the breaker of a dependency into a state, or releases it with [`None`]. False if it is unknown.
+    #[must_use]
+    pub fn force_breaker(&self, dependency: &str, force: Option<Force>) -> bool {
+        let Some(entry) = self.known(dependency) else { return false };
+        self.transition(&entry, |dependency, now| dependency.force_breaker(now, force));
+        true
+    }
+
+    /// Adopts a changed policy for a dependency, which is made if it is unknown. Balances are kept.
+    ///
+    /// # Errors
+    /// There is no place for another dependency.
+    pub fn configure(&self, dependency: &str, policy: &Arc<Policy>) -> Result<(), EngineError> {
+        let Some(entry) = self.known(dependency) else {
+            let mut table = self.0.table.write();
+            if table.entries.len() >= self.0.settings.most_dependencies {
+                return Err(EngineError::TooManyDependencies);
+            }
+            self.insert(&mut table, dependency, policy);
+            return Ok(());
+        };
+        self.transition(&entry, |dependency, now| dependency.configure(now, Arc::clone(policy)));
+        Ok(())
+    }
+
     /// The names of all dependencies, in order.
     #[must_use]
     pub fn names(&self) -> Vec<Arc<str>> {
@@ -210,12 +235,16 @@ impl MemoryEngine {
         Some(self.transition(&entry, Dependency::snapshot))
     }
 
-    /// What a watcher sees of one dependency, if it is known.
+    /// What a watcher sees of one dependency, if it is known: with `tenant`, the breaker that this tenant meets,
+    /// else the least closed one.
     #[must_use]
-    pub fn watched(&self, dependency: &str) -> Option<Watched> {
+    pub fn watched(&self, dependency: &str, tenant: Option<&str>) -> Option<Watched> {
         let entry = self.known(dependency)?;
         Some(self.transition(&entry, |dependency, now| Watched {
-            breaker: dependency.breaker(now),
+            breaker: match tenant {
+                Some(tenant) => dependency.breaker(now, tenant),
+                None => dependency.overall_breaker(now),
+            },
             holds: dependency.holds(now),
             policy: Arc::clone(dependency.policy()),
         }))
@@ -259,7 +288,7 @@ impl MemoryEngine {
     fn insert(&self, table: &mut Table, name: &str, policy: &Arc<Policy>) -> Arc<Entry> {
         let place = table.entries.len();
         let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
-        let told = (dependency.breaker_version(), dependency.revision());
+        let told = dependency.revision();
         let entry = Arc::new(Entry {
             name: name.into(),
             place,
@@ -293,16 +322,13 @@ impl MemoryEngine {
                 let _ = waiter.send(decided.clone());
             }
         }
-        let seen = (guarded.dependency.breaker_version(), guarded.dependency.revision());
-        let told = std::mem::replace(&mut guarded.told, seen);
-        let dependency = || Arc::clone(&entry.name);
-        if seen.0 != told.0 {
-            let at = self.now();
-            let breaker = guarded.dependency.breaker(at);
-            let _ = self.0.changes.send(Change::Breaker { dependency: dependency(), breaker, at });
+        for Transition { tenant, breaker } in guarded.dependency.take_transitions() {
+            let (dependency, tenant) = (Arc::clone(&entry.name), tenant.map(Arc::from));
+            let _ = self.0.changes.send(Change::Breaker { dependency, tenant, breaker });
         }
-        if seen.1 != told.1 {
-            let _ = self.0.changes.send(Change::Dependency { dependency: dependency() });
+        let seen = guarded.dependency.revision();
+        if seen != std::mem::replace(&mut guarded.told, seen) {
+            let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });
         }
     }
 

@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use damper_protocol::{Mode, SyncDependency, SyncRequest, SyncResponse, SyncedDependency, problem::Problem};
+use damper_core::Advice;
+use damper_protocol::{Mode, SyncDependency, SyncRequest, SyncResponse, problem::Problem};
 
 use super::json;
 use crate::app::App;
@@ -24,29 +25,26 @@ const CONFIG_VERSION: u64 = 1;
 pub(crate) async fn sync(State(app): State<App>, Sound(request): Sound<SyncRequest>) -> Response {
     let tenant = wire::tenant(request.tenant.as_deref());
     let client = wire::syncs::client_key(tenant, &request.client);
-    let synced = request
-        .dependencies
-        .iter()
-        .filter_map(|(name, synced)| Some((name.clone(), sync_one(&app, &client, tenant, name, synced)?)));
+    let mut learning = false;
+    let synced = request.dependencies.iter().filter_map(|(name, synced)| {
+        let advice = sync_one(&app, &client, tenant, name, synced)?;
+        learning |= advice.learning;
+        Some((name.clone(), wire::syncs::advice(&advice)))
+    });
+    let dependencies = synced.collect();
     json(&SyncResponse {
         epoch: app.epoch().to_owned(),
         config_version: CONFIG_VERSION,
-        mode: Mode::Normal,
+        mode: if learning { Mode::Learning } else { Mode::Normal },
         next_sync_ms: NEXT_SYNC_MS,
-        dependencies: synced.collect(),
+        dependencies,
     })
 }
 
-fn sync_one(
-    app: &App,
-    client: &str,
-    tenant: &str,
-    name: &str,
-    synced: &SyncDependency,
-) -> Option<SyncedDependency> {
+fn sync_one(app: &App, client: &str, tenant: &str, name: &str, synced: &SyncDependency) -> Option<Advice> {
     let report = wire::syncs::report(client, tenant, synced);
     let probes = synced.probes.as_ref();
     let probes = probes.map(|probes| probes.iter().map(|probe| (probe.token.as_str(), probe.success)));
     let advice = app.engine().sync(name, report, probes);
-    advice.map(|advice| wire::syncs::advice(&advice)).inspect_err(|error| app.metrics().refused(*error)).ok()
+    advice.inspect_err(|error| app.metrics().refused(*error)).ok()
 }

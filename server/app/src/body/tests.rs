@@ -14,7 +14,7 @@ fn whole_ask() -> Value {
     json!({
         "request_id": "r", "dependency": "d", "tenant": "t", "kind": "retry", "operation": "o", "attempt": 2,
         "failure": {"class": "transient", "reason": "timeout", "source": "runtime", "dispatch": "not_sent",
-            "caller_rejected": false, "code": "503", "retry_after_ms": 5},
+            "do_not_retry": false, "caller_rejected": false, "code": "503", "retry_after_ms": 5},
         "idempotent": true, "recovery_mode": "opaque", "priority": "normal", "cost": 1, "deadline_ms": 100,
         "earliest_ms": 1, "expected_ms": 1, "max_wait_ms": 0
     })
@@ -24,6 +24,7 @@ fn whole_sync() -> Value {
     let totals = json!({
         "logical": 1, "physical": 1, "success": 1, "affected": 1, "recovered": 1, "exhausted": 1, "shed": 1,
         "expired": 1, "emergency": 1, "abandoned": 1, "ambiguous": 1, "foreign": 1,
+        "slow": 1, "latency": [1, 2], "recovery": [1],
         "failures": {"transient": 1, "rate_limited": 1, "invalid": 1, "permission": 1, "fatal": 1, "semantic": 1},
         "sources": {"application": 1, "runtime": 1},
         "reasons": {"handler_error": 1, "timeout": 1, "no_resources": 1}
@@ -136,7 +137,10 @@ fn the_whole_messages_have_every_field_of_their_types() {
     assert_eq!(fields(client), keys(&whole_sync()["client"]));
     let synced: &SyncDependency = &sync.dependencies["d"];
     assert_eq!(fields(synced), keys(&whole_sync()["dependencies"]["d"]));
-    assert_eq!(fields(&Totals::default()), keys(&whole_sync()["dependencies"]["d"]["totals"]));
+    assert_eq!(
+        fields(&Totals { latency: vec![1], recovery: vec![1], ..Totals::default() }),
+        keys(&whole_sync()["dependencies"]["d"]["totals"])
+    );
     assert_eq!(fields(&ProbeResult { token: String::new(), success: true }), ["success", "token"]);
 }
 

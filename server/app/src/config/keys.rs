@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use damper_core::{FailMode, OnOpen, PolicyDraft, RetryOwner};
+use damper_core::{FailMode, OnOpen, PolicyDraft, RetryOwner, Scope};
 use damper_engine::Unknown;
 
 use super::sources::Value;
@@ -57,7 +57,7 @@ pub(super) const SERVER: &[Key<ServerDraft>] = keys! { ServerDraft:
     max_dependencies = "1000", whole, "most dependencies; unknown ones beyond are refused";
 };
 
-/// The keys of `[defaults]` and of each `[dependencies.NAME]`; `tenants.NAME.weight` comes on top.
+/// The keys of `[defaults]` and of each `[dependencies.NAME]`; the keys of tenants come on top.
 pub(super) const POLICY: &[Key<PolicyDraft>] = keys! { PolicyDraft:
     capacity_per_s = "unknown", number, "attempts per second that the dependency sustains";
     max_attempts = "4", whole, "attempts of one operation, the first included";
@@ -65,11 +65,18 @@ pub(super) const POLICY: &[Key<PolicyDraft>] = keys! { PolicyDraft:
     token_ttl_ms = "2000", long, "how long a token may wait for its attempt to start";
     fail_mode = "open", |value| word(value, FailMode::ALL, FailMode::as_str), "retries while no server answers: open, closed";
     retry_owner = "outermost", |value| word(value, RetryOwner::ALL, RetryOwner::as_str), "which layer retries: outermost, innermost";
+    shadow = "false", flag, "decide and count, and grant everything";
+    amplification_cap = "none", number, "most attempts per operation of any one tenant, over ten seconds";
     retry.per_s = "none", number, "a plain fixed pool, in tokens per second";
     retry.ratio = "0.1, or 1.0 beside a capacity", number, "tokens per first attempt that succeeds";
     retry.floor_per_s = "1", number, "the least rate, for the whole fleet";
     retry.headroom_share = "0.8", number, "share of the room below the capacity that retries may use";
     retry.burst = "one second of the rate", number, "most tokens that can be saved up";
+    retry.hedge_ratio = "0.05", number, "hedges per first attempt that succeeds";
+    retry.cost.transient = "1", whole, "tokens for a retry after a transient failure";
+    retry.cost.rate_limited = "1", whole, "tokens for a retry after a rate limit";
+    retry.cost.timeout = "1", whole, "tokens for a retry after a timeout";
+    retry.cost.no_resources = "1", whole, "tokens for a retry after a missing slot";
     breaker.failure_share = "0.8", number, "share of attempts that must fail to open it";
     breaker.min_volume = "20", long, "attempts without which no share counts";
     breaker.consecutive = "none", long, "failures in a row that open it whatever the share";
@@ -80,24 +87,23 @@ pub(super) const POLICY: &[Key<PolicyDraft>] = keys! { PolicyDraft:
     breaker.probe_ttl_ms = "5000", long, "how long a probe may go without a result";
     breaker.close_after = "5", whole, "successful probes that close it";
     breaker.on_open = "all", |value| word(value, OnOpen::ALL, OnOpen::as_str), "what it stops when open: all, retries";
+    breaker.scope = "dependency", |value| word(value, Scope::ALL, Scope::as_str), "for whom it is: dependency, tenant";
+    breaker.slow_call_ms = "never", long, "from when on an attempt counts as slow, ended or not";
+    breaker.slow_share = "0.8", number, "share of attempts that must be slow to open it";
+    breaker.ramp_ms = "10000", long, "how long first attempts take to their full rate once it has closed";
 };
 
 /// Keys that the design names and this version does not have: the section, and the path in it.
-pub(super) const ABSENT: &[(&str, &str)] = &[
-    ("server", "state_dir"),
-    ("policy", "shadow"),
-    ("policy", "breaker.ramp_ms"),
-    ("policy", "breaker.scope"),
-    ("", "redis"),
-    ("", "credentials"),
-];
+pub(super) const ABSENT: &[(&str, &str)] = &[("server", "state_dir"), ("", "redis"), ("", "credentials")];
 
 /// Every key with its default and meaning, for people.
 pub(crate) fn reference() -> String {
     let mut text = String::new();
     list(&mut text, "[server]", SERVER);
     list(&mut text, "[defaults] and [dependencies.NAME]", POLICY);
-    let _ = writeln!(text, "  {:<24} weight in the fair queue (default: 1)", "tenants.NAME.weight");
+    let _ = writeln!(text, "  {:<24} weight in queue and shares (default: 1)", "tenants.NAME.weight");
+    let cap = "tenants.NAME.amplification_cap";
+    let _ = writeln!(text, "  {cap:<24} in place of the dependency's (default: that)");
     text
 }
 
@@ -108,7 +114,7 @@ fn list<T>(text: &mut String, section: &str, keys: &[Key<T>]) {
     }
 }
 
-fn number(value: &Value) -> Result<f64, Wrong> {
+pub(super) fn number(value: &Value) -> Result<f64, Wrong> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "what is too large to be exact is out of every range")]
         Value::Whole(number) => Ok(*number as f64),

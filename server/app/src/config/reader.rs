@@ -8,7 +8,7 @@ use damper_engine::{Settings, Unknown};
 use damper_protocol::name_fault;
 
 use super::faults::{ConfigError, ConfigFault};
-use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, Wrong, whole};
+use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, Wrong, number, whole};
 use super::sources::{Leaf, Value};
 use super::{Config, DEFAULT_LISTEN};
 
@@ -128,11 +128,15 @@ fn policy(draft: &mut PolicyDraft, path: &[&str], value: &Value) -> Result<(), W
             let tenant = draft.tenants.entry((*name).to_owned()).or_default();
             match (rest, value) {
                 ([], Value::Section) => Ok(()),
+                (["amplification_cap"], value) => {
+                    tenant.amplification_cap = Some(number(value)?);
+                    Ok(())
+                }
                 (["weight"], value) => {
                     tenant.weight = Some(whole(value)?);
                     Ok(())
                 }
-                (rest, _) => Err(unknown("tenant", rest, ["weight"].into_iter())),
+                (rest, _) => Err(unknown("tenant", rest, ["weight", "amplification_cap"].into_iter())),
             }
         }
         path => set("policy", POLICY, draft, path, value),

@@ -98,6 +98,32 @@ const FAMILIES: &[Family<Snapshot>] = &[
     counter("damper_tokens_returned_total", "Tokens granted and given back unused.", &[], |seen, samples| {
         samples.add(&[], seen.pool.returned.as_tokens());
     }),
+    counter(
+        "damper_tokens_granted_total",
+        "Tokens that grants should have taken from the pool; equal to the issued, or the budget is not enforced.",
+        &[],
+        |seen, samples| samples.add(&[], seen.pool.granted.as_tokens()),
+    ),
+    gauge("damper_tokens_outstanding", "Tokens that are out.", &[], |seen, samples| {
+        samples.count(&[], seen.pool.outstanding);
+    }),
+    gauge(
+        "damper_tokens_unreported",
+        "Tokens for retries that lived out their time without any client reporting an attempt for them.",
+        &[],
+        |seen, samples| samples.count(&[], seen.unreported),
+    ),
+    gauge("damper_hedge_tokens", "Tokens that hedges could draw now.", &[], |seen, samples| {
+        samples.add(&[], seen.pool.hedge_tokens.as_tokens());
+    }),
+    gauge(
+        "damper_retry_throttle",
+        "How far retries are turned down, from 1 to near 0.",
+        &[],
+        |seen, samples| {
+            samples.add(&[], seen.pool.throttle.as_f64());
+        },
+    ),
     gauge("damper_queue_waiting", "Asks that wait in the delay queue.", &[], |seen, samples| {
         samples.count(&[], seen.waiting);
     }),
@@ -129,6 +155,9 @@ const FAMILIES: &[Family<Snapshot>] = &[
         &[],
         |seen, samples| samples.count(&[], seen.stale_results),
     ),
+    gauge("damper_tenants", "Tenants that spend.", &[], |seen, samples| {
+        samples.count(&[], seen.tenant_count);
+    }),
     gauge("damper_clients", "Clients that reported within the last minute.", &[], |seen, samples| {
         samples.count(&[], seen.clients);
     }),
@@ -171,6 +200,7 @@ const FAMILIES: &[Family<Snapshot>] = &[
         "Retries that clients gave up because their deadline had passed."
     ),
     total!("damper_emergency_retries_total", emergency, "Retries granted by clients without a server."),
+    total!("damper_slow_attempts_total", slow, "Attempts that passed the policy's slow_call_ms."),
     total!("damper_foreign_attempts_total", foreign, "Extra attempts that another layer was seen to make."),
     counter("damper_attempt_failures_total", "Failed attempts by class.", &["class"], |seen, samples| {
         for class in Class::ALL {

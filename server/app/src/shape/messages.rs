@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Presence::{Defaulted, Optional, Required};
-use super::{Field, Presence, Rule, Shape};
+use super::{COUNT, Field, Presence, Rule, Shape};
 
 /// What a peer sends as a body.
 pub(crate) trait Message: DeserializeOwned {
@@ -33,7 +33,6 @@ macro_rules! words {
 }
 
 const DURATION: Rule = Rule::Whole { least: 0, most: MAX_DURATION_MS };
-const COUNT: Rule = Rule::Whole { least: 0, most: u64::MAX };
 const FROM_ONE: Rule = Rule::Whole { least: 1, most: u32::MAX as u64 };
 
 const fn field(name: &'static str, presence: Presence, rule: Rule) -> Field {
@@ -49,6 +48,7 @@ const FAILURE: &Shape = &shape(&[
     field("reason", Optional, words!(FailureReason)),
     field("source", Defaulted, words!(FailureSource)),
     field("dispatch", Defaulted, words!(Dispatch)),
+    field("do_not_retry", Defaulted, Rule::Flag),
     field("caller_rejected", Defaulted, Rule::Flag),
     field("code", Optional, Rule::Text),
     field("retry_after_ms", Optional, DURATION),
@@ -118,6 +118,9 @@ const TOTALS: &Shape = &shape(&[
     field("abandoned", Defaulted, COUNT),
     field("ambiguous", Defaulted, COUNT),
     field("foreign", Defaulted, COUNT),
+    field("slow", Defaulted, COUNT),
+    field("latency", Defaulted, Rule::Counts),
+    field("recovery", Defaulted, Rule::Counts),
 ]);
 
 const SYNCED: &Shape = &shape(&[

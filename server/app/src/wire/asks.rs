@@ -2,7 +2,7 @@
 
 use damper_core::{Ask, Decision, Failure};
 use damper_engine::Decided;
-use damper_protocol::{AskRequest, AskResponse, BreakerVersion, FailureReport};
+use damper_protocol::{AskRequest, AskResponse, BreakerVersion, FailureReport, WouldHaveBeen};
 
 use super::{ToCore, ToWire, span, tenant};
 
@@ -26,11 +26,21 @@ pub(crate) fn ask(request: &AskRequest) -> Ask {
 }
 
 fn failure(report: &FailureReport) -> Failure {
-    // Who failed, how a platform calls it and the dependency's own status inform people, not decisions.
-    let FailureReport { class, dispatch, caller_rejected, retry_after_ms, reason: _, source: _, code: _ } =
-        report;
+    // Who failed and the dependency's own status inform people, not decisions.
+    let FailureReport {
+        class,
+        reason,
+        dispatch,
+        do_not_retry,
+        caller_rejected,
+        retry_after_ms,
+        source: _,
+        code: _,
+    } = report;
     Failure {
         class: class.to_core(),
+        reason: reason.map(ToCore::to_core),
+        do_not_retry: *do_not_retry,
         dispatch: dispatch.to_core(),
         caller_rejected: *caller_rejected,
         retry_after: retry_after_ms.map(span),
@@ -40,7 +50,8 @@ fn failure(report: &FailureReport) -> Failure {
 /// A decision.
 pub(crate) fn answer(decided: Decided) -> AskResponse {
     let Decided { decision, token } = decided;
-    let Decision { verdict, reason, grant, waited, retry_after, suppress, breaker } = decision;
+    let Decision { verdict, reason, grant, waited, retry_after, suppress, breaker, would_have_been } =
+        decision;
     AskResponse {
         decision: verdict.to_wire(),
         reason: reason.to_wire(),
@@ -50,6 +61,7 @@ pub(crate) fn answer(decided: Decided) -> AskResponse {
         retry_after_ms: retry_after.map(|wait| wait.as_millis_ceil()),
         suppress_ms: suppress.as_millis_ceil(),
         breaker: BreakerVersion { state: breaker.state.to_wire(), version: breaker.version },
-        would_have_been: None,
+        would_have_been: would_have_been
+            .map(|reason| WouldHaveBeen { decision: reason.verdict().to_wire(), reason: reason.to_wire() }),
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use damper_core::{DecisionCount, MicroTokens, PoolSnapshot, Snapshot, TenantSnapshot, WindowSnapshot};
+use damper_core::{
+    DecisionCount, MicroTokens, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, WindowSnapshot,
+};
 use damper_engine::Watched;
 use damper_protocol::{
-    BreakerDetail, DecisionCounts, DependencyState, PoolState, QueueState, TenantState, WatchDependency,
-    Window,
+    BreakerDetail, DecisionCounts, DependencyState, PoolState, QueueState, RefusalState, TenantState,
+    WatchDependency, Window,
 };
 
 use super::{ToWire, breaker, policy, syncs::failures};
@@ -29,7 +31,11 @@ pub(crate) fn state(name: &str, snapshot: &Snapshot) -> DependencyState {
         decisions: decisions(&snapshot.decided),
         windows: snapshot.windows.iter().map(|named| (named.name.to_owned(), window(named))).collect(),
         tenants: snapshot.tenants.iter().map(|named| (named.name.to_string(), tenant(named))).collect(),
+        tenant_count: snapshot.tenant_count,
         clients: snapshot.clients,
+        refusals: snapshot.refusals.iter().map(refusal).collect(),
+        unreported: snapshot.unreported,
+        learning: snapshot.learning,
         policy: policy(&snapshot.policy),
     }
 }
@@ -57,6 +63,11 @@ fn pool(pool: &PoolSnapshot) -> PoolState {
         burst: pool.burst.as_tokens(),
         issued: pool.issued.as_tokens(),
         returned: pool.returned.as_tokens(),
+        granted: pool.granted.as_tokens(),
+        outstanding: pool.outstanding,
+        throttle: pool.throttle.as_f64(),
+        throttled_by: pool.throttled_by.map(|cause| cause.as_str().to_owned()),
+        hedge_tokens: pool.hedge_tokens.as_tokens(),
     }
 }
 
@@ -70,21 +81,43 @@ fn decisions(counts: &[DecisionCount]) -> DecisionCounts {
 }
 
 fn window(window: &WindowSnapshot) -> Window {
-    let WindowSnapshot { name: _, totals, amplification, expected_amplification, recovery_rate } = window;
+    let WindowSnapshot { totals, .. } = window;
     Window {
+        observed_to_expected: window.observed_to_expected,
+        other_layers_retry: window.other_layers_retry,
+        physical_per_s: window.physical_per_s,
+        headroom_per_s: window.headroom_per_s,
+        safe_arrival_per_s: window.safe_arrival_per_s,
         logical: totals.logical,
         physical: totals.physical,
         success: totals.success,
-        amplification: *amplification,
-        expected_amplification: *expected_amplification,
+        amplification: window.amplification,
+        expected_amplification: window.expected_amplification,
         failures: failures(totals),
         affected: totals.affected,
         recovered: totals.recovered,
-        recovery_rate: *recovery_rate,
+        recovery_rate: window.recovery_rate,
+    }
+}
+
+fn refusal(refusal: &RefusalSnapshot) -> RefusalState {
+    RefusalState {
+        ago_ms: refusal.ago.as_millis(),
+        tenant: refusal.tenant.to_string(),
+        kind: refusal.kind.to_wire(),
+        reason: refusal.reason.to_wire(),
     }
 }
 
 fn tenant(tenant: &TenantSnapshot) -> TenantState {
-    let TenantSnapshot { name: _, weight, waiting, granted, shed, expired, hold } = *tenant;
-    TenantState { weight: u64::from(weight), waiting, granted, shed, expired, hold_ms: hold.as_millis_ceil() }
+    let TenantSnapshot { name: _, weight, waiting, granted, shed, expired, hold, breaker: own } = tenant;
+    TenantState {
+        weight: u64::from(*weight),
+        waiting: *waiting,
+        granted: *granted,
+        shed: *shed,
+        expired: *expired,
+        hold_ms: hold.as_millis_ceil(),
+        breaker: own.as_ref().map(breaker),
+    }
 }

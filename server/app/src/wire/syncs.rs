@@ -1,9 +1,10 @@
 //! Syncs and their answers.
 
-use damper_core::{Advice, Class, Report, Totals};
+use damper_core::histogram::Histogram;
+use damper_core::{Advice, Class, FirstLease, MicrosPerSecond, Report, Totals};
 use damper_protocol as wire;
 use damper_protocol::{
-    Emergency, FailureCounts, ReasonCounts, SourceCounts, SyncDependency, SyncedDependency,
+    Emergency, FailureCounts, FirstAttempts, ReasonCounts, SourceCounts, SyncDependency, SyncedDependency,
 };
 
 use super::{ToCore, breaker, policy};
@@ -19,6 +20,8 @@ pub(crate) fn report(client: &str, tenant: &str, synced: &SyncDependency) -> Rep
     Report {
         client: client.into(),
         tenant: tenant.into(),
+        wants_first: rate(synced.wants_first_per_s),
+        has_first: rate(synced.has_first_per_s),
         totals: totals(&synced.totals),
         acked: synced.acked.as_ref().map(totals).unwrap_or_default(),
         breaker_version: synced.breaker_version,
@@ -36,7 +39,7 @@ pub(crate) fn client_key(tenant: &str, client: &wire::ClientIdentity) -> String 
 /// What the client is told in return.
 pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
     SyncedDependency {
-        first: None,
+        first: advice.first.map(first),
         emergency: Emergency {
             per_s: advice.emergency_per_s.as_per_s().min(MOST_EMERGENCY_PER_S),
             ratio: EMERGENCY_RATIO,
@@ -46,6 +49,31 @@ pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
         suppress_ms: 0,
         policy: policy(&advice.policy),
     }
+}
+
+/// A lease of first attempts. What may start at once is a tenth of a second's worth, at least one.
+fn first(lease: FirstLease) -> FirstAttempts {
+    let per_s = lease.rate.as_per_s();
+    let safe_per_s = lease.safe.as_per_s();
+    FirstAttempts { per_s, burst: (per_s / 10.0).max(1.0), ttl_ms: lease.ttl.as_millis(), safe_per_s }
+}
+
+/// A rate that a peer stated: whatever it is, it ends up in the range of rates.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+fn rate(per_s: f64) -> MicrosPerSecond {
+    MicrosPerSecond::from_micros((per_s * 1e6) as u64).min(MicrosPerSecond::MAX)
+}
+
+/// Counts by bucket; what a peer counts beyond the last bucket belongs to the last.
+fn histogram(counts: &[u64]) -> Histogram {
+    let mut histogram = Histogram::default();
+    let last = histogram.len() - 1;
+    for (bucket, count) in counts.iter().enumerate() {
+        if let Some(sum) = histogram.get_mut(bucket.min(last)) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+    histogram
 }
 
 fn totals(totals: &wire::Totals) -> Totals {
@@ -65,6 +93,9 @@ fn totals(totals: &wire::Totals) -> Totals {
         abandoned,
         ambiguous,
         foreign,
+        slow,
+        ref latency,
+        ref recovery,
     } = *totals;
     Totals {
         logical,
@@ -84,6 +115,9 @@ fn totals(totals: &wire::Totals) -> Totals {
         abandoned,
         ambiguous,
         foreign,
+        slow,
+        latency: histogram(latency),
+        recovery: histogram(recovery),
         failures: by_class(failures),
     }
 }

@@ -47,6 +47,7 @@ to_wire! {
         WithinBudget,
         AfterDelay,
         Probe,
+        Shadow,
         NotRetryable,
         AttemptsExhausted,
         AmbiguousNotRepeatable,
@@ -54,12 +55,14 @@ to_wire! {
         RetryAfterBeyondDeadline,
         BreakerOpen,
         BreakerHalfOpen,
+        AmplificationCap,
         NoCapacityBeforeDeadline,
         QueueFull,
         Preempted,
         BudgetExhausted,
         Expired,
     }
+    Kind => AskKind { Retry, Hedge, First, }
     BreakerState => BreakerState { Closed, Open, HalfOpen, }
     FailMode => FailMode { Open, Closed, }
     RetryOwner => RetryOwner { Outermost, Innermost, }
@@ -69,6 +72,7 @@ to_wire! {
 to_core! {
     AskKind => Kind { Retry, Hedge, First, }
     FailureClass => Class { Transient, RateLimited, Invalid, Permission, Fatal, Semantic, }
+    FailureReason => FailureReason { HandlerError, Timeout, NoResources, }
     Dispatch => Dispatch { NotSent, NotProcessed, Ambiguous, Processed, }
     RecoveryMode => RecoveryMode { ProviderIdempotent, Queryable, Compensatable, Opaque, }
     Priority => Priority { Critical, Normal, Bulk, }

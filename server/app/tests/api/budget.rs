@@ -20,6 +20,8 @@ fn ask(deadline_ms: u64) -> Ask {
         kind: Kind::Retry,
         attempt: 2,
         failure: Some(Failure {
+            reason: None,
+            do_not_retry: false,
             class: Class::Transient,
             dispatch: Dispatch::NotSent,
             caller_rejected: false,

@@ -14,7 +14,7 @@ async fn a_client_is_told_what_it_may_do() {
     let (status, answer) = server.post("/v1/sync", &sync("1", &json!({}))).await;
     assert_eq!(status, 200);
     assert_eq!(answer["epoch"].as_str().unwrap().len(), 16);
-    assert_eq!((&answer["mode"], &answer["next_sync_ms"]), (&json!("normal"), &json!(1000)));
+    assert_eq!((&answer["mode"], &answer["next_sync_ms"]), (&json!("learning"), &json!(1000)));
     let payments = &answer["dependencies"]["payments"];
     assert_eq!(payments["first"], Value::Null, "first attempts are not limited");
     assert_eq!(payments["emergency"], json!({"per_s": 1.0, "ratio": 0.1}), "a share of 10/s is capped");

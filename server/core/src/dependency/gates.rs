@@ -3,7 +3,7 @@
 use super::Dependency;
 use crate::ask::Window;
 use crate::tenants::TenantKey;
-use crate::{Ask, AskFault, BreakerState, Kind, MicroTokens, Moment, Reason, Span};
+use crate::{Ask, AskFault, BreakerState, Failure, Kind, MicroTokens, Moment, Reason, Span};
 
 /// Why an ask is refused, and when another may fare better.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,14 @@ impl Denial {
 
 impl Dependency {
     pub(super) fn check(&self, ask: &Ask) -> Result<(), AskFault> {
-        let burst = self.pool.burst();
+        let burst = self.pool.bank().burst();
         if ask.kind == Kind::Retry && ask.failure.is_none() {
             return Err(AskFault::FailureMissing);
         }
-        if ask.price() > burst.max(MicroTokens::ONE) {
+        if ask.cost == 0 {
+            return Err(AskFault::CostZero);
+        }
+        if self.price(ask) > burst.max(MicroTokens::ONE) {
             return Err(AskFault::CostAboveBurst { burst });
         }
         Ok(())
@@ -42,15 +45,31 @@ impl Dependency {
     pub(super) fn gates(&mut self, now: Moment, tenant: TenantKey, ask: &Ask) -> Result<Window, Denial> {
         self.may_repeat(ask)?;
         let window = self.window(now, tenant, ask)?;
-        match self.breaker.state() {
-            BreakerState::Closed => Ok(window),
-            BreakerState::HalfOpen if self.breaker.has_probe() => Ok(window),
-            _ => Err(self.breaker_denial(now)),
+        let breaker = self.breaker_of(tenant);
+        if breaker.state() != BreakerState::Closed && !breaker.has_probe() {
+            return Err(self.breaker_denial(now, tenant));
         }
+        self.within_amplification_cap(now, tenant, ask)?;
+        Ok(window)
     }
 
-    pub(super) fn breaker_denial(&self, now: Moment) -> Denial {
-        let view = self.breaker.view(now);
+    /// The price of an ask. Where the attempt before was dear to the dependency, so is the next one.
+    pub(super) fn price(&self, ask: &Ask) -> MicroTokens {
+        let factor = match (&ask.failure, ask.kind) {
+            (Some(failure), Kind::Retry) => self.policy.retry.cost.after(failure),
+            _ => 1,
+        };
+        MicroTokens::from_tokens(u64::from(ask.cost).saturating_mul(u64::from(factor)))
+    }
+
+    fn within_amplification_cap(&mut self, now: Moment, tenant: TenantKey, ask: &Ask) -> Result<(), Denial> {
+        let Some(extra) = self.policy.extra_attempts(&ask.tenant) else { return Ok(()) };
+        let at_cap = self.tenants.get_mut(tenant).is_some_and(|spender| spender.is_at_cap(now, extra));
+        if at_cap && ask.kind == Kind::Retry { Err(Reason::AmplificationCap.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn breaker_denial(&mut self, now: Moment, tenant: TenantKey) -> Denial {
+        let view = self.breaker_of(tenant).view(now);
         match view.state {
             BreakerState::Open => Denial::until(Reason::BreakerOpen, view.open_for),
             _ => Reason::BreakerHalfOpen.into(),
@@ -59,7 +78,8 @@ impl Dependency {
 
     fn may_repeat(&self, ask: &Ask) -> Result<(), Denial> {
         let repeats = ask.kind == Kind::Retry;
-        if repeats && ask.failure.as_ref().is_some_and(|failure| !failure.class.is_retryable()) {
+        let pointless = |failure: &Failure| failure.do_not_retry || !failure.class.is_retryable();
+        if repeats && ask.failure.as_ref().is_some_and(pointless) {
             Err(Reason::NotRetryable.into())
         } else if ask.attempt > self.policy.max_attempts {
             Err(Reason::AttemptsExhausted.into())

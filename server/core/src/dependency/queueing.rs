@@ -37,14 +37,14 @@ impl Dependency {
         window: Window,
         answer_key: Option<AnswerKey>,
     ) -> Asked {
-        let half_open = self.breaker.state() == BreakerState::HalfOpen;
+        let half_open = self.breaker_of(tenant).state() == BreakerState::HalfOpen;
         let reason = if half_open { Reason::Probe } else { Reason::WithinBudget };
         if ask.kind == Kind::First {
             // First attempts keep their own allocation and do not draw on the retry pool.
             return Asked::Decided(self.grant(now, tenant, ask.kind, reason, MicroTokens::ZERO));
         }
-        let price = ask.price();
-        if window.opens <= now && !self.queue.has_eligible() && self.pool.take(now, price) {
+        let price = self.price(ask);
+        if window.opens <= now && !self.queue.has_eligible() && self.take(now, ask.kind, price) {
             return Asked::Decided(self.grant(now, tenant, ask.kind, reason, price));
         }
         // A hedge or a probe that would have to wait is not worth having.
@@ -54,6 +54,18 @@ impl Dependency {
             return Asked::Decided(self.deny(tenant, ask.kind, denial));
         }
         self.enqueue(now, tenant, ask, window, answer_key)
+    }
+
+    /// Hedges draw on the pool like everyone, and on their own share of it besides, which closes as soon as
+    /// retries are turned down. Both pay, or neither does.
+    fn take(&mut self, now: Moment, kind: Kind, price: MicroTokens) -> bool {
+        if kind != Kind::Hedge {
+            return self.pool.take(now, price);
+        }
+        self.throttle.is_open()
+            && self.hedges.covers(now, price)
+            && self.pool.take(now, price)
+            && self.hedges.take(now, price)
     }
 
     fn enqueue(
@@ -69,7 +81,7 @@ impl Dependency {
             weight: self.policy.weight(&ask.tenant),
             kind: ask.kind,
             priority: ask.priority,
-            price: ask.price(),
+            price: self.price(ask),
             window,
             asked_at: now,
             answer_key,
@@ -156,8 +168,11 @@ impl Dependency {
     /// What may wait: as much as the pool brings within `max_delay`, at least one token's worth.
     pub(super) fn queue_limit(&self) -> MicroTokens {
         let second = Span::SECOND.as_nanos();
-        let within =
-            crate::units::scale(self.pool.rate().as_micros(), self.policy.max_delay.as_nanos(), second);
+        let within = crate::units::scale(
+            self.pool.bank().rate().as_micros(),
+            self.policy.max_delay.as_nanos(),
+            second,
+        );
         MicroTokens::from_micros(within).max(MicroTokens::ONE)
     }
 
@@ -173,7 +188,7 @@ impl Dependency {
     fn denial_until(&mut self, now: Moment, reason: Reason, ready: Moment, ask: &Ask) -> Denial {
         let last_start = now.after(ask.deadline.saturating_sub(ask.expected));
         let retry_after = (ready < last_start).then(|| ready.from_now(now));
-        let full = self.queue.waiting_cost().saturating_add(ask.price()) > self.queue_limit();
+        let full = self.queue.waiting_cost().saturating_add(self.price(ask)) > self.queue_limit();
         let suppress = if full { self.jitter.around(SUPPRESS) } else { Span::ZERO };
         Denial { reason, retry_after, suppress }
     }

@@ -2,7 +2,11 @@
 
 mod bench;
 mod bounds;
+mod breaking;
 mod decisions;
 mod fairness;
 mod history;
+mod known_bugs;
+mod promise;
+mod signals;
 mod waiting;

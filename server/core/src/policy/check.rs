@@ -50,6 +50,11 @@ impl Check {
         self.ppm(place, share, 1e-6, 1.0)
     }
 
+    /// Attempts per operation, as what may come on top of the first.
+    pub(super) fn cap(&mut self, place: &str, attempts: Option<f64>) -> Option<Ppm> {
+        attempts.map(|attempts| self.ppm(place, attempts, 1.0, 1000.0).beyond_one())
+    }
+
     pub(super) fn ratio(&mut self, place: &str, ratio: f64) -> Ppm {
         self.ppm(place, ratio, 0.0, 1000.0)
     }

@@ -38,7 +38,7 @@ fn every_mistake_is_named_at_once() {
         d.retry.burst = Some(0.0);
         d.breaker.failure_share = Some(0.0);
         d.breaker.window_ms = Some(0);
-        d.tenants.insert("checkout".into(), TenantDraft { weight: Some(0) });
+        d.tenants.insert("checkout".into(), TenantDraft { weight: Some(0), amplification_cap: Some(0.5) });
     });
     assert_eq!(
         places(&bad),
@@ -51,6 +51,7 @@ fn every_mistake_is_named_at_once() {
             "breaker.failure_share",
             "breaker.window_ms",
             "tenants.checkout.weight",
+            "tenants.checkout.amplification_cap",
         ]
     );
 }
@@ -66,11 +67,11 @@ fn what_a_draft_leaves_open_comes_from_the_defaults() {
     let defaults = draft(|d| {
         d.max_attempts = Some(3);
         d.retry.per_s = Some(5.0);
-        d.tenants.insert("a".into(), TenantDraft { weight: Some(2) });
+        d.tenants.insert("a".into(), TenantDraft { weight: Some(2), ..TenantDraft::default() });
     });
     let own = draft(|d| {
         d.retry.per_s = Some(7.0);
-        d.tenants.insert("b".into(), TenantDraft { weight: Some(9) });
+        d.tenants.insert("b".into(), TenantDraft { weight: Some(9), ..TenantDraft::default() });
     });
     let policy = Policy::new(&own.or(&defaults)).unwrap();
     assert_eq!(policy.max_attempts, 3);

@@ -237,7 +237,9 @@ proptest! {
             }
             bench.queue.assert_consistent();
         }
-        while bench.queue.pop_any().is_some() {}
+        for id in bench.queue.ids_of(None) {
+            bench.queue.remove(id);
+        }
         bench.queue.assert_consistent();
         prop_assert_eq!(bench.queue.waiting_cost(), MicroTokens::ZERO);
         prop_assert_eq!(bench.queue.eligible_weight, 0);

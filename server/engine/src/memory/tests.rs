@@ -5,6 +5,8 @@ use damper_core::{
 };
 use tokio::time::{sleep, timeout};
 
+use damper_core::Force;
+
 use super::*;
 
 const PAYMENTS: &str = "payments";
@@ -28,7 +30,9 @@ fn retry() -> Ask {
         attempt: 2,
         failure: Some(Failure {
             class: Class::Transient,
+            reason: None,
             dispatch: Dispatch::NotSent,
+            do_not_retry: false,
             caller_rejected: false,
             retry_after: None,
         }),
@@ -142,10 +146,10 @@ async fn ten_thousand_at_once_never_get_an_eleventh_token() {
     }
     let within = |ms: u64| granted.iter().filter(|at| at.since(start) < Span::from_millis(ms)).count();
     // The timer's resolution is a millisecond, so a token may be handed out one late but never early.
-    assert_eq!(within(1), 10, "the burst");
-    assert_eq!(within(1000), 19);
-    assert!(within(2000) <= 29, "{}", within(2000));
-    assert!(granted.len() >= 28, "{}", granted.len());
+    assert_eq!(within(1), 2, "a tenth of what a full pool can spend within a second");
+    assert!((18..=20).contains(&within(1000)), "the burst and a second's refill: {}", within(1000));
+    // The queue held two seconds' worth beside the two that did not wait.
+    assert!((21..=22).contains(&granted.len()), "{}", granted.len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +199,7 @@ async fn a_probe_is_settled_by_its_token() {
     for wrong in ["", "0-0-0", "nonsense"] {
         let report = Report { client: "x".into(), ..failures(0) };
         engine.sync(PAYMENTS, report, Some([(wrong, false)].into_iter())).unwrap();
-        assert_eq!(engine.watched(PAYMENTS).unwrap().breaker.state, BreakerState::HalfOpen);
+        assert_eq!(engine.watched(PAYMENTS, None).unwrap().breaker.state, BreakerState::HalfOpen);
     }
     let report = Report { client: "x".into(), ..failures(0) };
     let advice = engine.sync(PAYMENTS, report, Some([(token.as_str(), true)].into_iter())).unwrap();
@@ -239,4 +243,18 @@ async fn an_engine_that_is_dropped_leaves_no_task_behind() {
     drop(engine);
     settle().await;
     assert_eq!(entry.strong_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_policy_and_a_forced_breaker_reach_watchers() {
+    let engine = fixed(10.0);
+    decide(&engine, &retry());
+    let mut changes = engine.changes();
+    engine.configure(PAYMENTS, &Arc::default()).unwrap();
+    assert!(matches!(changes.recv().await.unwrap(), Change::Dependency { .. }));
+    assert!(engine.force_breaker(PAYMENTS, Some(Force::Open)));
+    assert!(matches!(changes.recv().await.unwrap(), Change::Breaker { .. }));
+    assert!(!engine.force_breaker("unknown", None));
+    engine.configure("new", &Arc::default()).unwrap();
+    assert!(engine.snapshot("new").is_some());
 }

@@ -87,7 +87,10 @@ impl Watcher {
         };
         match change {
             Ok(change) if !self.filter.wants(change.dependency()) => None,
-            Ok(Change::Breaker { dependency, breaker, .. }) => self.breaker(&dependency, &breaker),
+            Ok(Change::Breaker { tenant: Some(tenant), .. }) if *tenant != *self.filter.tenant => None,
+            Ok(Change::Breaker { dependency, tenant, breaker }) => {
+                self.breaker(&dependency, tenant.as_deref(), &breaker)
+            }
             Ok(Change::Dependency { dependency }) => self.dependency(dependency),
             Err(RecvError::Lagged(_)) => {
                 self.next = Next::Snapshot;
@@ -117,19 +120,20 @@ impl Watcher {
         Some(self.event(event::DEPENDENCY, &seen))
     }
 
-    fn breaker(&mut self, name: &Arc<str>, breaker: &BreakerView) -> Option<Event> {
+    fn breaker(&mut self, name: &Arc<str>, tenant: Option<&str>, breaker: &BreakerView) -> Option<Event> {
         let told = self.told.entry(Arc::clone(name)).or_default();
         if breaker.version < *told {
             return None;
         }
         *told = breaker.version;
-        let breaker = wire::breaker(breaker);
-        Some(self.event(event::BREAKER, &WatchBreaker { dependency: name.to_string(), breaker }))
+        let (dependency, tenant) = (name.to_string(), tenant.map(str::to_owned));
+        let changed = WatchBreaker { dependency, tenant, breaker: wire::breaker(breaker) };
+        Some(self.event(event::BREAKER, &changed))
     }
 
     /// A dependency as it is now.
     fn see(&mut self, name: Arc<str>) -> Option<WatchDependency> {
-        let watched = self.app.engine().watched(&name)?;
+        let watched = self.app.engine().watched(&name, Some(&self.filter.tenant))?;
         let seen = wire::states::watched(&name, &self.filter.tenant, &watched);
         self.told.insert(name, watched.breaker.version);
         Some(seen)

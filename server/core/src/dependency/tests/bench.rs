@@ -44,7 +44,14 @@ pub(super) fn retry_now() -> Ask {
 }
 
 pub(super) fn failure(class: Class) -> Failure {
-    Failure { class, dispatch: Dispatch::Ambiguous, caller_rejected: false, retry_after: None }
+    Failure {
+        class,
+        reason: None,
+        dispatch: Dispatch::Ambiguous,
+        do_not_retry: false,
+        caller_rejected: false,
+        retry_after: None,
+    }
 }
 
 impl Bench {
@@ -64,9 +71,27 @@ impl Bench {
         Self { dependency, now: Moment::ORIGIN, released: BTreeMap::new(), logical: 0 }
     }
 
-    /// The plain fixed pool of the capacity chapter: 10 tokens per second and nothing else.
+    /// A plain fixed pool, full.
     pub(super) fn fixed(per_s: f64) -> Self {
         Self::new(|draft| draft.retry.per_s = Some(per_s))
+    }
+
+    /// A plain fixed pool that has just been emptied.
+    pub(super) fn dry(per_s: f64) -> Self {
+        let mut bench = Self::cold(|draft| draft.retry.per_s = Some(per_s));
+        while bench.decide(&retry_now()).grant.is_some() {}
+        bench
+    }
+
+    /// How many asks are granted if one comes every millisecond for so long.
+    pub(super) fn grants_within(&mut self, span: Span, ask: &Ask) -> u64 {
+        (0..span.as_millis())
+            .map(|_| {
+                let granted = self.decide(ask).grant.is_some();
+                self.pass(ms(1));
+                u64::from(granted)
+            })
+            .sum()
     }
 
     pub(super) fn ask(&mut self, ask: &Ask) -> Asked {
@@ -134,7 +159,7 @@ impl Bench {
     }
 
     pub(super) fn issued(&self) -> u64 {
-        self.dependency.pool.issued().as_micros() / 1_000_000
+        self.dependency.pool.bank().issued().as_micros() / 1_000_000
     }
 
     fn collect(&mut self) {

@@ -17,8 +17,7 @@ struct Crowd {
 
 impl Crowd {
     fn new() -> Self {
-        let mut bench = Bench::fixed((SHARE_PER_S * (OTHERS as u64 + 1)) as f64);
-        while bench.decide(&super::bench::retry_now()).grant.is_some() {}
+        let bench = Bench::dry((SHARE_PER_S * (OTHERS as u64 + 1)) as f64);
         Self { bench, owners: BTreeMap::new(), granted: vec![0; OTHERS + 1] }
     }
 

@@ -16,7 +16,7 @@ enum Step {
     Ask(Ask),
     Cancel(usize),
     Return(usize),
-    Sync { client: u8, totals: Totals, version: u64 },
+    Sync { client: u8, totals: Box<Totals>, version: u64 },
     Pass(u64),
     PassLate(u64),
 }
@@ -50,7 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let totals = (0..500_u64, 0..500_u64, 0..60_u64).prop_map(|(logical, success, failed)| {
         let mut totals = Totals { logical, physical: logical, success, ..Totals::default() };
         totals.failures[Class::Transient.index()] = failed;
-        totals
+        Box::new(totals)
     });
     let step = prop_oneof![
         12 => asks().prop_map(Step::Ask),
@@ -138,8 +138,13 @@ fn play(bench: &mut Bench, oracle: &mut Oracle, step: Step) {
         }
         Step::Sync { client, totals, version } => {
             let client = client.to_string().into();
-            let report =
-                Report { client, tenant: "0".into(), totals, breaker_version: version, ..Report::default() };
+            let report = Report {
+                client,
+                tenant: "0".into(),
+                totals: *totals,
+                breaker_version: version,
+                ..Report::default()
+            };
             bench.dependency.sync(bench.now, &report);
         }
         Step::Pass(ms) => bench.pass(Span::from_millis(ms)),

@@ -3,16 +3,9 @@
 use super::bench::{Bench, failure, ms, retry, retry_now};
 use crate::{Ask, Class, Failure, Priority, Reason, Span};
 
-/// A pool of `per_s` that has just been emptied.
-fn dry(per_s: f64) -> Bench {
-    let mut bench = Bench::fixed(per_s);
-    while bench.decide(&retry_now()).grant.is_some() {}
-    bench
-}
-
 #[test]
 fn a_retry_waits_for_its_token() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let ids = [(); 3].map(|()| bench.wait(&retry()));
     bench.pass(ms(250));
     assert_eq!(ids.map(|id| bench.released(id)), [Some(Reason::AfterDelay), Some(Reason::AfterDelay), None]);
@@ -35,7 +28,7 @@ fn the_backoff_is_spent_in_the_queue_and_the_token_is_debited_at_its_end() {
 
 #[test]
 fn one_that_cannot_be_served_in_time_is_shed_at_once() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let ask = Ask { deadline: ms(99), ..retry() };
     let refused = bench.decide(&ask);
     assert_eq!((refused.reason, refused.retry_after), (Reason::NoCapacityBeforeDeadline, None));
@@ -47,7 +40,7 @@ fn one_that_cannot_be_served_in_time_is_shed_at_once() {
 
 #[test]
 fn an_attempt_needs_its_time_after_the_wait() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     assert_eq!(
         bench.reason(&Ask { deadline: ms(200), expected: ms(100), ..retry() }),
         Reason::NoCapacityBeforeDeadline
@@ -57,7 +50,7 @@ fn an_attempt_needs_its_time_after_the_wait() {
 
 #[test]
 fn one_whose_window_closes_while_it_waits_expires() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let late = bench.wait(&Ask { deadline: ms(150), ..retry() });
     // One that came later and cannot wait as long takes the next token.
     let sooner = bench.wait(&Ask { deadline: ms(140), ..retry() });
@@ -68,7 +61,7 @@ fn one_whose_window_closes_while_it_waits_expires() {
 
 #[test]
 fn the_queue_holds_what_the_pool_brings_within_max_delay() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let patient = Ask { max_wait: Some(Span::from_secs(9)), ..retry() };
     for _ in 0..20 {
         bench.wait(&patient);
@@ -81,7 +74,7 @@ fn the_queue_holds_what_the_pool_brings_within_max_delay() {
 
 #[test]
 fn a_more_urgent_ask_takes_the_place_of_a_less_urgent_one_of_its_tenant() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let bulk = Ask { priority: Priority::Bulk, max_wait: Some(Span::from_secs(9)), ..retry() };
     let ids: Vec<_> = (0..20).map(|_| bench.wait(&bulk)).collect();
     let critical = bench.wait(&Ask { priority: Priority::Critical, ..bulk.clone() });
@@ -93,7 +86,7 @@ fn a_more_urgent_ask_takes_the_place_of_a_less_urgent_one_of_its_tenant() {
 
 #[test]
 fn a_full_queue_still_has_room_for_another_tenants_share() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let greedy = Ask { max_wait: Some(Span::from_secs(9)), tenant: "greedy".into(), ..retry() };
     let ids: Vec<_> = (0..20).map(|_| bench.wait(&greedy)).collect();
     let modest = Ask { tenant: "modest".into(), ..greedy.clone() };
@@ -107,7 +100,7 @@ fn a_full_queue_still_has_room_for_another_tenants_share() {
 
 #[test]
 fn asks_that_wait_come_before_asks_that_do_not() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let waits = bench.wait(&retry());
     bench.now = bench.now.after(ms(100));
     assert_eq!(bench.reason(&retry_now()), Reason::BudgetExhausted);
@@ -116,7 +109,7 @@ fn asks_that_wait_come_before_asks_that_do_not() {
 
 #[test]
 fn an_opening_breaker_answers_everyone_who_waits() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let ids = [(); 5].map(|()| bench.wait(&retry()));
     bench.trip();
     assert_eq!(ids.map(|id| bench.released(id)), [Some(Reason::BreakerOpen); 5]);
@@ -159,7 +152,7 @@ fn a_hold_is_capped_because_a_header_is_a_peers_word() {
 
 #[test]
 fn a_hold_learnt_meanwhile_moves_or_ends_the_wait() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let short = bench.wait(&Ask { deadline: ms(900), ..retry() });
     let long = bench.wait(&retry());
     let told = Failure { retry_after: Some(ms(1200)), ..failure(Class::RateLimited) };
@@ -173,7 +166,7 @@ fn a_hold_learnt_meanwhile_moves_or_ends_the_wait() {
 
 #[test]
 fn a_dearer_ask_is_not_starved_by_cheap_ones() {
-    let mut bench = dry(10.0);
+    let mut bench = Bench::dry(10.0);
     let dear = bench.wait(&Ask { cost: 5, tenant: "dear".into(), ..retry() });
     let cheap: Vec<_> = (0..10).map(|_| bench.wait(&Ask { tenant: "cheap".into(), ..retry() })).collect();
     bench.pass(ms(1500));

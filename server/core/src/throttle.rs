@@ -1,0 +1,165 @@
+//! How far retries are turned down because the dependency is overloaded.
+//!
+//! Once a second the level halves if, over the last five seconds and at least twenty samples, overload exceeds
+//! a fifth of the attempts, or fewer than a fifth of the retries succeed, or the ninetieth percentile of the
+//! latency is twice its healthy baseline; otherwise it rises by a tenth. The raw success share is not a signal:
+//! thirty per cent of independent errors with capacity to spare are what retries are for.
+
+use crate::histogram::{Histogram, p90_us};
+use crate::ring::{Countable, Ring};
+use crate::{Class, Moment, Ppm, Span, Totals};
+
+const LOOK_BACK_S: u64 = 5;
+const LEAST_SAMPLES: u64 = 20;
+const OVERLOAD: Ppm = Ppm::new(200_000);
+const YIELD: Ppm = Ppm::new(200_000);
+const STEP: u32 = 100_000;
+/// Below this level only a trickle of probes is left.
+const TRICKLE_BELOW: Ppm = Ppm::new(100_000);
+/// Far below any level that matters, so that it recovers within a second of leaving.
+const LEAST: u32 = 10_000;
+
+/// The level and what it rests on.
+#[derive(Clone, Debug)]
+pub(crate) struct Throttle {
+    level: Ppm,
+    recent: Ring<Load>,
+    baseline_us: Option<u64>,
+    cause: Option<Cause>,
+}
+
+/// What turns retries down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Rate limits, missing slots and timeouts.
+    Overload,
+    /// Retries that do not succeed.
+    Yield,
+    /// Latency far above its healthy baseline.
+    Latency,
+}
+
+impl Cause {
+    /// The word as it stands in messages and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Overload => "overload",
+            Self::Yield => "retry_yield",
+            Self::Latency => "latency",
+        }
+    }
+}
+
+/// Reported attempts, as far as the signals read them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    ended: u64,
+    overloaded: u64,
+    retries: u64,
+    recovered: u64,
+    latency: Histogram,
+}
+
+impl Countable for Load {
+    fn add(&mut self, other: &Self) {
+        self.ended = self.ended.saturating_add(other.ended);
+        self.overloaded = self.overloaded.saturating_add(other.overloaded);
+        self.retries = self.retries.saturating_add(other.retries);
+        self.recovered = self.recovered.saturating_add(other.recovered);
+        for (mine, theirs) in self.latency.iter_mut().zip(other.latency) {
+            *mine = mine.saturating_add(theirs);
+        }
+    }
+}
+
+impl Throttle {
+    pub(crate) fn new(now: Moment) -> Self {
+        let recent = Ring::new(now, Span::from_secs(LOOK_BACK_S), 5);
+        Self { level: Ppm::ONE, recent, baseline_us: None, cause: None }
+    }
+
+    /// In (0, 1].
+    pub(crate) const fn level(&self) -> Ppm {
+        self.level
+    }
+
+    /// What turned retries down in the last second, if anything did.
+    pub(crate) const fn cause(&self) -> Option<Cause> {
+        self.cause
+    }
+
+    /// Whether so little is left that only probes go out.
+    pub(crate) fn is_trickle(&self) -> bool {
+        self.level < TRICKLE_BELOW
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.level == Ppm::ONE
+    }
+
+    /// Counts what a report adds.
+    pub(crate) fn count(&mut self, now: Moment, difference: &Totals) {
+        let ended = difference.success.saturating_add(difference.failed_attempts());
+        let overloaded = difference
+            .failed(Class::RateLimited)
+            .saturating_add(difference.reason_no_resources)
+            .saturating_add(difference.reason_timeout);
+        let load = Load {
+            ended,
+            // One attempt can be both rate limited and out of resources.
+            overloaded: overloaded.min(ended),
+            retries: difference.retries(),
+            recovered: difference.recovered,
+            latency: difference.latency,
+        };
+        self.recent.add(now, &load);
+    }
+
+    /// Ends a second, or `seconds` of them in which nothing was reported.
+    pub(crate) fn tick(&mut self, now: Moment, seconds: u64) {
+        let load = self.recent.sum(now);
+        let p90_us = p90_us(&load.latency).filter(|_| load.latency.iter().sum::<u64>() >= LEAST_SAMPLES);
+        self.cause = self.signal(&load, p90_us);
+        let level = self.level.get();
+        self.level = match self.cause {
+            Some(_) => Ppm::new((level / 2).max(LEAST)),
+            None => {
+                let steps = u32::try_from(seconds.min(10)).unwrap_or(10);
+                Ppm::new((level + steps * STEP).min(Ppm::ONE.get()))
+            }
+        };
+        self.learn_baseline(p90_us);
+    }
+
+    fn signal(&self, load: &Load, p90_us: Option<u64>) -> Option<Cause> {
+        let doubled = |(p90, baseline): (u64, u64)| p90 > baseline.saturating_mul(2);
+        if load.ended >= LEAST_SAMPLES && OVERLOAD.exceeded_by(load.overloaded, load.ended) {
+            Some(Cause::Overload)
+        } else if load.retries >= LEAST_SAMPLES && !YIELD.reached_by(load.recovered, load.retries) {
+            Some(Cause::Yield)
+        } else if p90_us.zip(self.baseline_us).is_some_and(doubled) {
+            Some(Cause::Latency)
+        } else {
+            None
+        }
+    }
+
+    /// The baseline follows healthy latency slowly. It follows unhealthy latency more slowly still, so that a
+    /// dependency that has become slower for good is not throttled for ever.
+    fn learn_baseline(&mut self, p90_us: Option<u64>) {
+        let Some(p90) = p90_us else { return };
+        let baseline = self.baseline_us.unwrap_or(p90);
+        let learnt = match self.cause {
+            None => baseline.saturating_mul(31).saturating_add(p90) / 32,
+            Some(Cause::Latency) => baseline.saturating_mul(101) / 100,
+            Some(_) => baseline,
+        };
+        if self.cause.is_none() || self.baseline_us.is_some() {
+            self.baseline_us = Some(learnt.max(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
