@@ -43,8 +43,18 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// A process that does not outlive its test, however that ends.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A server, and the address that its log named.
-fn serve(arguments: &[&str]) -> (Child, String, impl BufRead) {
+fn serve(arguments: &[&str]) -> (Process, String, impl BufRead) {
     let mut command = damper(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -54,18 +64,18 @@ fn serve(arguments: &[&str]) -> (Child, String, impl BufRead) {
         let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
         format!("127.0.0.1:{port}")
     });
-    (child, address.unwrap_or_else(|| panic!("no address in {line:?}")), log)
+    (Process(child), address.unwrap_or_else(|| panic!("no address in {line:?}")), log)
 }
 
-fn terminate(child: &Child) {
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+fn terminate(process: &Process) {
+    let killed = Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status().unwrap();
     assert!(killed.success());
 }
 
-fn exit_code(child: &mut Child) -> i32 {
+fn exit_code(process: &mut Process) -> i32 {
     let started = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = process.0.try_wait().unwrap() {
             return status.code().unwrap_or(-1);
         }
         assert!(started.elapsed() < HARD);
@@ -171,11 +181,11 @@ fn an_address_in_use_is_for_later() {
 
 #[test]
 fn sigterm_ends_it_well_and_a_second_one_changes_nothing() {
-    let (mut child, address, mut log) = serve(&["--log-format", "json"]);
+    let (mut server, address, mut log) = serve(&["--log-format", "json"]);
     assert!(std::net::TcpStream::connect(&address).is_ok());
-    terminate(&child);
-    terminate(&child);
-    assert_eq!(exit_code(&mut child), 0);
+    terminate(&server);
+    terminate(&server);
+    assert_eq!(exit_code(&mut server), 0);
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();
     for line in rest.lines() {
