@@ -40,6 +40,15 @@ fn what_comes_back_is_clamped_to_the_present_burst() {
 }
 
 #[test]
+fn a_clock_that_runs_back_earns_nothing_twice() {
+    let second = Moment::from_millis(1000);
+    let mut pool = Pool::new(Moment::ORIGIN, per_s(1), tokens(10), MicroTokens::ZERO);
+    for moment in [second, Moment::ORIGIN, second, Moment::ORIGIN, second] {
+        assert_eq!(pool.balance(moment), tokens(1));
+    }
+}
+
+#[test]
 fn a_fast_pool_and_a_slow_one_are_both_exact_over_a_minute() {
     for (rate, cost) in [(6_000, 1), (1_000_000, 100)] {
         let mut pool = Pool::new(Moment::ORIGIN, per_s(rate), tokens(rate), MicroTokens::ZERO);
