@@ -7,7 +7,7 @@
 mod memory;
 mod token;
 
-pub use memory::{Asking, Change, Decided, MemoryEngine, Ticket, Watched};
+pub use memory::{Asking, Change, Configured, Decided, MemoryEngine, Ticket, Watched};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,8 @@
 //! The engine that keeps everything in this process.
 
+mod settings;
+mod table;
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -13,8 +16,11 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::{Instant, sleep_until};
 
+pub use settings::Configured;
+
 use crate::token::Seal;
-use crate::{EngineError, Settings, Unknown};
+use crate::{EngineError, Settings};
+use table::Table;
 
 /// Changes that a watcher may fall behind before it has to start over from a snapshot.
 const CHANGES_KEPT: usize = 1024;
@@ -28,17 +34,10 @@ pub struct MemoryEngine(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    settings: Settings,
     started: Instant,
     table: RwLock<Table>,
     seal: Seal,
     changes: broadcast::Sender<Change>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    places: HashMap<Arc<str>, usize>,
-    entries: Vec<Arc<Entry>>,
 }
 
 /// One dependency, its lock, and whoever waits for its decisions.
@@ -57,6 +56,8 @@ struct Guarded {
     waiters: HashMap<AskId, Vec<oneshot::Sender<Decided>>>,
     /// The revision that watchers have been told of.
     told: u64,
+    /// It is not in the table any more: whoever still holds it looks its name up again.
+    gone: bool,
 }
 
 /// What becomes of an ask.
@@ -135,13 +136,8 @@ impl MemoryEngine {
             table: RwLock::default(),
             seal: Seal::default(),
             changes: broadcast::channel(CHANGES_KEPT).0,
-            settings,
         }));
-        let mut table = engine.0.table.write();
-        for (name, policy) in &engine.0.settings.dependencies {
-            engine.insert(&mut table, name, policy);
-        }
-        drop(table);
+        engine.adopt(settings);
         engine
     }
 
@@ -151,27 +147,32 @@ impl MemoryEngine {
     /// # Errors
     /// The dependency is refused, or the ask can never be decided. Nothing is charged.
     pub fn ask(&self, dependency: &str, ask: &Ask) -> Result<Asking, EngineError> {
-        let entry = self.entry(dependency)?;
-        let mut guarded = entry.guarded.lock();
-        let asked = guarded.dependency.ask(self.now(), ask).map_err(EngineError::Ask);
-        self.settle(&entry, &mut guarded);
-        match asked? {
-            Asked::Decided(decision) => Ok(Asking::Decided(self.decided(&entry, decision))),
-            Asked::Waiting(id) => {
-                let (sender, decided) = oneshot::channel();
-                guarded.waiters.entry(id).or_default().push(sender);
-                drop(guarded);
-                entry.rearm.notify_one();
-                Ok(Asking::Waiting(Ticket { engine: self.clone(), entry, id, decided }))
+        self.with(dependency, |entry, mut guarded| {
+            let asked = guarded.dependency.ask(self.now(), ask).map_err(EngineError::Ask);
+            self.settle(entry, &mut guarded);
+            match asked? {
+                Asked::Decided(decision) => Ok(Asking::Decided(self.decided(entry, decision))),
+                Asked::Waiting(id) => {
+                    let (sender, decided) = oneshot::channel();
+                    guarded.waiters.entry(id).or_default().push(sender);
+                    drop(guarded);
+                    entry.rearm.notify_one();
+                    Ok(Asking::Waiting(Ticket {
+                        engine: self.clone(),
+                        entry: Arc::clone(entry),
+                        id,
+                        decided,
+                    }))
+                }
             }
-        }
+        })?
     }
 
     /// Gives an unused token back. False if it was not out; nothing is credited then.
     #[must_use]
     pub fn return_token(&self, token: &str) -> bool {
         let Some((place, token)) = self.0.seal.read(token) else { return false };
-        let entry = self.0.table.read().entries.get(place).cloned();
+        let entry = self.0.table.read().at(place);
         entry.is_some_and(|entry| {
             self.transition(&entry, |dependency, now| dependency.return_token(now, token))
         })
@@ -188,11 +189,12 @@ impl MemoryEngine {
         mut report: Report,
         probes: Option<impl Iterator<Item = (&'a str, bool)>>,
     ) -> Result<Advice, EngineError> {
-        let entry = self.entry(dependency)?;
-        report.probes = probes.map(|probes| {
-            probes.filter_map(|(token, success)| Some((self.token_of(&entry, token)?, success))).collect()
-        });
-        Ok(self.transition(&entry, |dependency, now| dependency.sync(now, &report)))
+        self.with(dependency, |entry, guarded| {
+            report.probes = probes.map(|probes| {
+                probes.filter_map(|(token, success)| Some((self.token_of(entry, token)?, success))).collect()
+            });
+            self.step(entry, guarded, |dependency, now| dependency.sync(now, &report))
+        })
     }
 
     /// Forces the breaker of a dependency into a state, or releases it with [`None`]. False if it is unknown.
@@ -203,29 +205,10 @@ impl MemoryEngine {
         true
     }
 
-    /// Adopts a changed policy for a dependency, which is made if it is unknown. Balances are kept.
-    ///
-    /// # Errors
-    /// There is no place for another dependency.
-    pub fn configure(&self, dependency: &str, policy: &Arc<Policy>) -> Result<(), EngineError> {
-        let Some(entry) = self.known(dependency) else {
-            let mut table = self.0.table.write();
-            if table.entries.len() >= self.0.settings.most_dependencies {
-                return Err(EngineError::TooManyDependencies);
-            }
-            self.insert(&mut table, dependency, policy);
-            return Ok(());
-        };
-        self.transition(&entry, |dependency, now| dependency.configure(now, Arc::clone(policy)));
-        Ok(())
-    }
-
     /// The names of all dependencies, in order.
     #[must_use]
     pub fn names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.0.table.read().places.keys().cloned().collect();
-        names.sort_unstable();
-        names
+        self.0.table.read().names()
     }
 
     /// One dependency, if it is known.
@@ -264,47 +247,48 @@ impl MemoryEngine {
     }
 
     fn known(&self, name: &str) -> Option<Arc<Entry>> {
-        let table = self.0.table.read();
-        table.places.get(name).and_then(|place| table.entries.get(*place)).cloned()
+        self.0.table.read().get(name)
     }
 
+    /// The entry of `name`, which is made if the settings say so.
     fn entry(&self, name: &str) -> Result<Arc<Entry>, EngineError> {
         if let Some(entry) = self.known(name) {
             return Ok(entry);
         }
-        if self.0.settings.unknown == Unknown::Refuse {
-            return Err(EngineError::UnknownDependency);
-        }
         let mut table = self.0.table.write();
-        if let Some(entry) = table.places.get(name).and_then(|place| table.entries.get(*place)) {
-            return Ok(Arc::clone(entry));
+        if let Some(entry) = table.get(name) {
+            return Ok(entry);
         }
-        if table.entries.len() >= self.0.settings.most_dependencies {
-            return Err(EngineError::TooManyDependencies);
-        }
-        Ok(self.insert(&mut table, name, &self.0.settings.defaults))
+        let policy = table.policy_of_unknown()?;
+        Ok(self.insert(&mut table, name, &policy))
     }
 
-    fn insert(&self, table: &mut Table, name: &str, policy: &Arc<Policy>) -> Arc<Entry> {
-        let place = table.entries.len();
-        let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
-        let told = dependency.revision();
-        let entry = Arc::new(Entry {
-            name: name.into(),
-            place,
-            guarded: Mutex::new(Guarded { dependency, waiters: HashMap::new(), told }),
-            rearm: Notify::new(),
-        });
-        table.places.insert(Arc::clone(&entry.name), place);
-        table.entries.push(Arc::clone(&entry));
-        tokio::spawn(tend(Arc::downgrade(&self.0), Arc::clone(&entry)));
-        let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });
-        entry
+    /// Does something with the locked entry of `name`: if it was forgotten meanwhile, with its successor.
+    fn with<T>(
+        &self,
+        name: &str,
+        step: impl FnOnce(&Arc<Entry>, MutexGuard<'_, Guarded>) -> T,
+    ) -> Result<T, EngineError> {
+        loop {
+            let entry = self.entry(name)?;
+            let guarded = entry.guarded.lock();
+            if !guarded.gone {
+                return Ok(step(&entry, guarded));
+            }
+        }
     }
 
     /// One transition of a dependency, and everything that follows from it.
     fn transition<T>(&self, entry: &Entry, step: impl FnOnce(&mut Dependency, Moment) -> T) -> T {
-        let mut guarded = entry.guarded.lock();
+        self.step(entry, entry.guarded.lock(), step)
+    }
+
+    fn step<T>(
+        &self,
+        entry: &Entry,
+        mut guarded: MutexGuard<'_, Guarded>,
+        step: impl FnOnce(&mut Dependency, Moment) -> T,
+    ) -> T {
         let result = step(&mut guarded.dependency, self.now());
         self.settle(entry, &mut guarded);
         drop(guarded);
@@ -322,7 +306,12 @@ impl MemoryEngine {
                 let _ = waiter.send(decided.clone());
             }
         }
-        for Transition { tenant, breaker } in guarded.dependency.take_transitions() {
+        let transitions = guarded.dependency.take_transitions();
+        if guarded.gone {
+            // Its name may have a successor by now, of which this would be no news.
+            return;
+        }
+        for Transition { tenant, breaker } in transitions {
             let (dependency, tenant) = (Arc::clone(&entry.name), tenant.map(Arc::from));
             let _ = self.0.changes.send(Change::Breaker { dependency, tenant, breaker });
         }
@@ -360,11 +349,11 @@ impl MemoryEngine {
     }
 }
 
-/// Wakes a dependency when its time has come, for as long as its engine lives.
+/// Wakes a dependency when its time has come, for as long as its engine keeps it.
 async fn tend(shared: Weak<Shared>, entry: Arc<Entry>) {
     loop {
         let Some(engine) = shared.upgrade().map(MemoryEngine) else { return };
-        let next = engine.transition_quietly(&entry);
+        let Ok(next) = engine.wake(&entry) else { return };
         drop(engine);
         match next {
             Some(at) => tokio::select! { () = sleep_until(at) => {}, () = entry.rearm.notified() => {} },
@@ -373,20 +362,26 @@ async fn tend(shared: Weak<Shared>, entry: Arc<Entry>) {
     }
 }
 
+/// The dependency was forgotten.
+struct Gone;
+
 impl MemoryEngine {
     /// Does what time has brought; the moment of the next wake-up.
-    fn transition_quietly(&self, entry: &Entry) -> Option<Instant> {
+    fn wake(&self, entry: &Entry) -> Result<Option<Instant>, Gone> {
         let mut guarded = entry.guarded.lock();
+        if guarded.gone {
+            return Err(Gone);
+        }
         guarded.dependency.poll(self.now());
         self.settle(entry, &mut guarded);
-        guarded.dependency.next_wakeup().and_then(|moment| self.instant(moment))
+        Ok(guarded.dependency.next_wakeup().and_then(|moment| self.instant(moment)))
     }
 }
 
 impl Drop for Shared {
     /// Lets the tending tasks see that the engine is gone.
     fn drop(&mut self) {
-        for entry in &self.table.get_mut().entries {
+        for entry in self.table.get_mut().entries() {
             entry.rearm.notify_one();
         }
     }

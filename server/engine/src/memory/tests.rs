@@ -8,6 +8,9 @@ use tokio::time::{sleep, timeout};
 use damper_core::Force;
 
 use super::*;
+use crate::Unknown;
+
+mod settings;
 
 const PAYMENTS: &str = "payments";
 

@@ -1,0 +1,122 @@
+//! Settings that change while the engine lives.
+//!
+//! Everything here holds the table's lock, so that no dependency is made by settings that are just going. It is
+//! taken before the lock of an entry, never after.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use damper_core::{BreakerVersion, Decision, Dependency, Moment, Policy, Reason, Span};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::table::Table;
+use super::{Change, Decided, Entry, Guarded, MemoryEngine, tend};
+use crate::{EngineError, Settings};
+
+/// What became of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Configured {
+    /// The dependency is new.
+    Made,
+    /// It had another one.
+    Changed,
+    /// It was in force already.
+    Unchanged,
+}
+
+impl MemoryEngine {
+    /// Adopts settings: every dependency is decided by them from now on, the others by the defaults. Balances,
+    /// queues and windows are kept; one whose policy stays the same notices nothing. The names of those with a
+    /// policy that is new to them, in order.
+    pub fn adopt(&self, settings: Settings) -> Vec<Arc<str>> {
+        let mut table = self.0.table.write();
+        table.settings = settings;
+        let Settings { defaults, dependencies, .. } = table.settings.clone();
+        let mut changed: Vec<Arc<str>> = table
+            .entries()
+            .filter_map(|entry| {
+                let policy = dependencies.get(&*entry.name).unwrap_or(&defaults);
+                (self.reconfigure(entry, policy) == Configured::Changed).then(|| Arc::clone(&entry.name))
+            })
+            .collect();
+        for (name, policy) in &dependencies {
+            if table.get(name).is_none() {
+                changed.push(Arc::clone(&self.insert(&mut table, name, policy).name));
+            }
+        }
+        changed.sort_unstable();
+        changed
+    }
+
+    /// Gives a dependency a policy, until settings are adopted. It is made if it is unknown; balances are kept.
+    ///
+    /// # Errors
+    /// There is no place for another dependency.
+    pub fn configure(&self, dependency: &str, policy: &Arc<Policy>) -> Result<Configured, EngineError> {
+        let mut table = self.0.table.write();
+        if let Some(entry) = table.get(dependency) {
+            return Ok(self.reconfigure(&entry, policy));
+        }
+        if table.is_full() {
+            return Err(EngineError::TooManyDependencies);
+        }
+        self.insert(&mut table, dependency, policy);
+        Ok(Configured::Made)
+    }
+
+    /// Forgets a dependency: whoever waits is answered, its tokens are void. False if it is unknown. Under the
+    /// same name a new one may be made, which starts as any new one does.
+    #[must_use]
+    pub fn forget(&self, dependency: &str) -> bool {
+        let mut table = self.0.table.write();
+        let Some(entry) = table.remove(dependency) else { return false };
+        let mut guarded = entry.guarded.lock();
+        guarded.gone = true;
+        let decision = refusal(&mut guarded.dependency, self.now());
+        self.settle(&entry, &mut guarded);
+        for waiter in std::mem::take(&mut guarded.waiters).into_values().flatten() {
+            let _ = waiter.send(Decided { decision: decision.clone(), token: None });
+        }
+        entry.rearm.notify_one();
+        true
+    }
+
+    fn reconfigure(&self, entry: &Entry, policy: &Arc<Policy>) -> Configured {
+        self.transition(entry, |dependency, now| {
+            if dependency.policy() == policy {
+                return Configured::Unchanged;
+            }
+            dependency.configure(now, Arc::clone(policy));
+            Configured::Changed
+        })
+    }
+
+    pub(super) fn insert(&self, table: &mut Table, name: &str, policy: &Arc<Policy>) -> Arc<Entry> {
+        let entry = table.add(|place| {
+            let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
+            let told = dependency.revision();
+            let guarded = Guarded { dependency, waiters: HashMap::new(), told, gone: false };
+            Entry { name: name.into(), place, guarded: Mutex::new(guarded), rearm: Notify::new() }
+        });
+        tokio::spawn(tend(Arc::downgrade(&self.0), Arc::clone(&entry)));
+        let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });
+        entry
+    }
+}
+
+/// What those who wait for a dependency that is forgotten are told: no token will come, in this life or the next.
+fn refusal(dependency: &mut Dependency, now: Moment) -> Decision {
+    let breaker = dependency.overall_breaker(now);
+    let reason = Reason::NoCapacityBeforeDeadline;
+    Decision {
+        verdict: reason.verdict(),
+        reason,
+        grant: None,
+        waited: Span::ZERO,
+        retry_after: None,
+        suppress: Span::ZERO,
+        breaker: BreakerVersion { state: breaker.state, version: breaker.version },
+        would_have_been: None,
+    }
+}

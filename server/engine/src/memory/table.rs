@@ -1,0 +1,68 @@
+//! Every dependency of an engine, by name and by place.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use damper_core::Policy;
+
+use super::Entry;
+use crate::{EngineError, Settings, Unknown};
+
+/// The dependencies, and the settings that say what becomes of the others.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) settings: Settings,
+    named: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Tokens carry the place of their dependency. A place is never given away again: a token of a dependency
+    /// that was forgotten must not be taken for another's.
+    placed: HashMap<usize, Arc<Entry>>,
+    next_place: usize,
+}
+
+impl Table {
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Entry>> {
+        self.named.get(name).cloned()
+    }
+
+    pub(super) fn at(&self, place: usize) -> Option<Arc<Entry>> {
+        self.placed.get(&place).cloned()
+    }
+
+    /// In the order of their names.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.named.values()
+    }
+
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.named.keys().cloned().collect()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.named.len() >= self.settings.most_dependencies
+    }
+
+    /// The policy of a dependency that is about to be made because somebody named it.
+    pub(super) fn policy_of_unknown(&self) -> Result<Arc<Policy>, EngineError> {
+        match self.settings.unknown {
+            Unknown::Refuse => Err(EngineError::UnknownDependency),
+            Unknown::Create if self.is_full() => Err(EngineError::TooManyDependencies),
+            Unknown::Create => Ok(Arc::clone(&self.settings.defaults)),
+        }
+    }
+
+    /// Adds the entry that `make` makes of its place.
+    pub(super) fn add(&mut self, make: impl FnOnce(usize) -> Entry) -> Arc<Entry> {
+        let place = self.next_place;
+        self.next_place += 1;
+        let entry = Arc::new(make(place));
+        self.named.insert(Arc::clone(&entry.name), Arc::clone(&entry));
+        self.placed.insert(place, Arc::clone(&entry));
+        entry
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Arc<Entry>> {
+        let entry = self.named.remove(name)?;
+        self.placed.remove(&entry.place);
+        Some(entry)
+    }
+}
