@@ -155,7 +155,8 @@ impl Dependency {
         let asks: Vec<(AskId, Waiting)> =
             ids.into_iter().filter_map(|id| self.queue.remove(id).map(|ask| (id, ask))).collect();
         for (id, waiting) in asks {
-            let denial = self.breaker_denial(now, waiting.tenant);
+            let left = waiting.window.closes.since(now);
+            let denial = self.breaker_denial(now, waiting.tenant).before(left);
             self.release(now, id, waiting, denial.into());
         }
     }

@@ -24,6 +24,11 @@ impl Denial {
     pub(super) fn until(reason: Reason, retry_after: Span) -> Self {
         Self { retry_after: Some(retry_after), ..reason.into() }
     }
+
+    /// Suggests no wait that the deadline does not leave: it could not help.
+    pub(super) fn before(self, left: Span) -> Self {
+        Self { retry_after: self.retry_after.filter(|wait| *wait < left), ..self }
+    }
 }
 
 impl Dependency {
@@ -47,7 +52,8 @@ impl Dependency {
         let window = self.window(now, tenant, ask)?;
         let breaker = self.breaker_of(tenant);
         if breaker.state() != BreakerState::Closed && !breaker.has_probe() {
-            return Err(self.breaker_denial(now, tenant));
+            let denial = self.breaker_denial(now, tenant);
+            return Err(denial.before(ask.deadline.saturating_sub(ask.expected)));
         }
         self.within_amplification_cap(now, tenant, ask)?;
         Ok(window)

@@ -135,8 +135,7 @@ impl Dependency {
         if hold < closes {
             self.queue.postpone(id, hold);
         } else if let Some(waiting) = self.queue.remove(id) {
-            let denial = Denial::until(Reason::RetryAfterBeyondDeadline, hold.from_now(now));
-            self.release(now, id, waiting, denial.into());
+            self.release(now, id, waiting, Denial::from(Reason::RetryAfterBeyondDeadline).into());
         }
     }
 

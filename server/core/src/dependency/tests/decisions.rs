@@ -182,7 +182,9 @@ fn an_open_breaker_refuses_and_half_open_hands_out_its_probes() {
     assert_eq!(refused.reason, Reason::BreakerOpen);
     assert_eq!(refused.breaker.state, BreakerState::Open);
     assert_eq!(bench.reason(&Ask { kind: Kind::First, failure: None, ..retry() }), Reason::BreakerOpen);
-    bench.pass(refused.retry_after.unwrap());
+    assert_eq!(refused.retry_after, None, "it stays open for longer than the operation can wait");
+    let patient = bench.decide(&Ask { deadline: Span::from_secs(60), ..retry() });
+    bench.pass(patient.retry_after.unwrap());
 
     let first = Ask { kind: Kind::First, attempt: 1, failure: None, ..retry() };
     let probe = bench.decide(&first);

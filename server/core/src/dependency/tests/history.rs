@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::bench::{Bench, failure, retry};
 use crate::{
-    Ask, AskId, Asked, Class, Decision, Failure, Kind, Moment, Priority, Report, Span, TokenId, Totals,
-    Verdict,
+    Ask, AskId, Asked, Class, Decision, Failure, Kind, MicroTokens, Moment, Priority, Report, Snapshot, Span,
+    TokenId, Totals, Verdict,
 };
 
 #[derive(Clone, Debug)]
@@ -63,6 +63,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
+#[derive(Clone, Copy)]
+struct Token {
+    price: u64,
+    ends: Moment,
+    returned: bool,
+}
+
 /// What is known of the asks of a history.
 #[derive(Default)]
 struct Oracle {
@@ -70,21 +77,24 @@ struct Oracle {
     waiting: BTreeMap<AskId, (Moment, u64)>,
     cancelled: BTreeSet<AskId>,
     /// Tokens that were handed out, each once.
-    tokens: BTreeMap<TokenId, u64>,
+    tokens: BTreeMap<TokenId, Token>,
     /// Tokens' worth that the pool must have issued.
     issued: u64,
     /// Tokens' worth given back.
     returned: u64,
+    version: u64,
 }
 
 impl Oracle {
-    fn granted(&mut self, decision: &Decision, at: Moment, last: Moment, price: u64) {
+    /// A decision that was made `at` this moment. `last` is none for a repeat, which may be told an earlier
+    /// answer; that one was held against its window when it was given.
+    fn granted(&mut self, decision: &Decision, at: Moment, last: Option<Moment>, price: u64) {
         assert_eq!(decision.verdict == Verdict::Granted, decision.grant.is_some());
         let Some(grant) = decision.grant else { return };
-        assert!(at < last, "granted at {at:?}, but the last moment was {last:?}");
+        assert!(last.is_none_or(|last| at < last), "granted at {at:?}, but the last moment was {last:?}");
         // The same token again is the same answer again; it was counted with the first.
         if let Entry::Vacant(place) = self.tokens.entry(grant.token) {
-            place.insert(price);
+            place.insert(Token { price, ends: at.after(grant.ttl), returned: false });
             self.issued += price;
         }
     }
@@ -93,8 +103,32 @@ impl Oracle {
         for (id, (at, decision)) in std::mem::take(&mut bench.released) {
             assert!(!self.cancelled.contains(&id), "a cancelled ask was answered");
             let (last, price) = self.waiting.remove(&id).expect("an ask that waited");
-            self.granted(&decision, at, last, price);
+            self.granted(&decision, at, Some(last), price);
         }
+    }
+
+    /// I1, I4 and I6 of the goals: every token is used or out or returned, versions rise, probes stay within
+    /// their permits, and nothing that people see has left the numbers.
+    fn check(&mut self, bench: &mut Bench) {
+        let now = bench.now;
+        let Snapshot { pool, breaker, windows, .. } = bench.dependency.snapshot(now);
+        assert!(pool.tokens <= pool.burst);
+        assert_eq!(pool.issued, MicroTokens::from_tokens(self.issued));
+        assert_eq!(pool.granted, pool.issued, "what was granted is what was debited");
+        assert_eq!(pool.returned, MicroTokens::from_tokens(self.returned));
+        let out = self.tokens.values().filter(|token| !token.returned && token.ends > now).count();
+        assert_eq!(pool.outstanding, out as u64);
+        assert!(breaker.version >= self.version && breaker.probes_out <= 3);
+        self.version = breaker.version;
+        let seen = windows.iter().flat_map(|window| {
+            [
+                window.amplification,
+                window.expected_amplification,
+                window.recovery_rate,
+                Some(window.physical_per_s),
+            ]
+        });
+        assert!(seen.flatten().all(|number| number.is_finite() && number >= 0.0));
     }
 }
 
@@ -114,11 +148,14 @@ fn play(bench: &mut Bench, oracle: &mut Oracle, step: Step) {
             let Ok(asked) = bench.dependency.ask(bench.now, &ask) else { return };
             bench.pass(Span::ZERO);
             match asked {
-                // A repeat may be told an earlier answer, whose moment was checked when it was given.
-                Asked::Decided(decision) if repeat => {
-                    oracle.granted(&decision, Moment::ORIGIN, last.max(Moment::from_nanos(1)), price(&ask));
+                Asked::Decided(decision) => {
+                    let left = last.since(bench.now);
+                    assert!(
+                        decision.retry_after.is_none_or(|wait| repeat || wait < left),
+                        "I3: {decision:?}"
+                    );
+                    oracle.granted(&decision, bench.now, (!repeat).then_some(last), price(&ask));
                 }
-                Asked::Decided(decision) => oracle.granted(&decision, bench.now, last, price(&ask)),
                 Asked::Waiting(id) => drop(oracle.waiting.entry(id).or_insert((last, price(&ask)))),
             }
         }
@@ -133,7 +170,9 @@ fn play(bench: &mut Bench, oracle: &mut Oracle, step: Step) {
         Step::Return(pick) => {
             let Some(token) = nth(oracle.tokens.keys(), pick) else { return };
             if bench.dependency.return_token(bench.now, token) {
-                oracle.returned += oracle.tokens.insert(token, 0).expect("handed out");
+                let token = oracle.tokens.get_mut(&token).expect("handed out");
+                assert!(!std::mem::replace(&mut token.returned, true), "returned twice");
+                oracle.returned += token.price;
             }
         }
         Step::Sync { client, totals, version } => {
@@ -173,10 +212,7 @@ proptest! {
         for step in steps {
             play(&mut bench, &mut oracle, step);
             oracle.settle(&mut bench);
-            let pool = bench.dependency.snapshot(bench.now).pool;
-            prop_assert!(pool.tokens <= pool.burst);
-            prop_assert_eq!(pool.issued.as_micros(), oracle.issued * 1_000_000);
-            prop_assert_eq!(pool.returned.as_micros(), oracle.returned * 1_000_000);
+            oracle.check(&mut bench);
             prop_assert_eq!(bench.dependency.queue.len(), oracle.waiting.len());
             prop_assert!(oracle.waiting.values().all(|(last, _)| *last > bench.now), "answered in time");
         }

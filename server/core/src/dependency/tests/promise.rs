@@ -201,6 +201,9 @@ fn violation(limit: Limit, steps: Vec<Step>) -> Option<(Moment, Moment, u64, u64
     steps.into_iter().for_each(|step| history.play(step));
     history.bench.pass(Span::from_secs(5));
     history.collect();
+    // I2 of the goals: what clients reported is counted exactly once.
+    let counted = history.bench.dependency.snapshot(history.bench.now).totals.success;
+    assert_eq!(counted, history.known.values().sum::<u64>());
     history.violation()
 }
 
