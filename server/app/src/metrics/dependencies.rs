@@ -59,6 +59,14 @@ const fn gauge(
     Family { name, help, kind: MetricType::GAUGE, labels, sample }
 }
 
+const fn histogram(
+    name: &'static str,
+    help: &'static str,
+    sample: fn(&Snapshot, &mut Samples<'_>),
+) -> Family<Snapshot> {
+    Family { name, help, kind: MetricType::HISTOGRAM, labels: &[], sample }
+}
+
 /// A counter that shows one of the reported totals.
 macro_rules! total {
     ($name:literal, $field:ident, $help:literal) => {
@@ -202,6 +210,16 @@ const FAMILIES: &[Family<Snapshot>] = &[
     total!("damper_emergency_retries_total", emergency, "Retries granted by clients without a server."),
     total!("damper_slow_attempts_total", slow, "Attempts that passed the policy's slow_call_ms."),
     total!("damper_foreign_attempts_total", foreign, "Extra attempts that another layer was seen to make."),
+    histogram(
+        "damper_attempt_duration_seconds",
+        "How long attempts took. The sum is an estimate from the buckets.",
+        |seen, samples| samples.durations(&[], &seen.totals.latency),
+    ),
+    histogram(
+        "damper_recovery_duration_seconds",
+        "From an operation's first failure to its success. The sum is an estimate from the buckets.",
+        |seen, samples| samples.durations(&[], &seen.totals.recovery),
+    ),
     counter("damper_attempt_failures_total", "Failed attempts by class.", &["class"], |seen, samples| {
         for class in Class::ALL {
             samples.count(&[class.as_str()], seen.totals.failed(*class));

@@ -105,7 +105,7 @@ async fn every_documented_metric_is_on_the_page_from_the_start() {
 async fn reported_totals_are_counters() {
     let server = Server::start("").await;
     let totals = json!({"logical": 100, "physical": 112, "success": 98, "affected": 12, "recovered": 10,
-        "failures": {"transient": 12, "rate_limited": 2}});
+        "failures": {"transient": 12, "rate_limited": 2}, "latency": [0, 0, 90, 10], "recovery": [0, 10]});
     let sync =
         json!({"client": {"id": "c", "incarnation": "1"}, "dependencies": {"a\"b\\c": {"totals": totals}}});
     server.post("/v1/sync", &sync).await;
@@ -114,6 +114,10 @@ async fn reported_totals_are_counters() {
         r#"damper_logical_operations_total{dependency="a\"b\\c"} 100"#,
         r#"damper_physical_attempts_total{dependency="a\"b\\c"} 112"#,
         r#"damper_recovered_operations_total{dependency="a\"b\\c"} 10"#,
+        r#"damper_attempt_duration_seconds_bucket{dependency="a\"b\\c",le="0.002"} 0"#,
+        r#"damper_attempt_duration_seconds_bucket{dependency="a\"b\\c",le="0.004"} 90"#,
+        r#"damper_attempt_duration_seconds_bucket{dependency="a\"b\\c",le="+Inf"} 100"#,
+        r#"damper_recovery_duration_seconds_count{dependency="a\"b\\c"} 10"#,
     ] {
         assert!(page.contains(expected), "{expected}");
     }
