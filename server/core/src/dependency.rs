@@ -204,6 +204,7 @@ impl Dependency {
             emergency_per_s: self.emergency_share(),
             breaker: self.breaker_of(tenant).view(now),
             hold: self.tenants.hold_until(tenant).from_now(now),
+            suppress: self.suppression(MicroTokens::ONE),
             policy: Arc::clone(&self.policy),
         }
     }

@@ -156,6 +156,8 @@ pub struct Advice {
     pub breaker: BreakerView,
     /// No retry of its tenant for so long.
     pub hold: Span,
+    /// Ask nothing for so long: the delay queue is full.
+    pub suppress: Span,
     /// The policy in force.
     pub policy: Arc<Policy>,
 }

@@ -46,7 +46,7 @@ pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
         },
         breaker: breaker(&advice.breaker),
         hold_ms: advice.hold.as_millis_ceil(),
-        suppress_ms: 0,
+        suppress_ms: advice.suppress.as_millis_ceil(),
         policy: policy(&advice.policy),
     }
 }

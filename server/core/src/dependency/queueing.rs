@@ -187,8 +187,12 @@ impl Dependency {
     fn denial_until(&mut self, now: Moment, reason: Reason, ready: Moment, ask: &Ask) -> Denial {
         let last_start = now.after(ask.deadline.saturating_sub(ask.expected));
         let retry_after = (ready < last_start).then(|| ready.from_now(now));
-        let full = self.queue.waiting_cost().saturating_add(self.price(ask)) > self.queue_limit();
-        let suppress = if full { self.jitter.around(SUPPRESS) } else { Span::ZERO };
-        Denial { reason, retry_after, suppress }
+        Denial { reason, retry_after, suppress: self.suppression(self.price(ask)) }
+    }
+
+    /// How long to ask nothing, if one more ask of this price finds no place.
+    pub(super) fn suppression(&mut self, price: MicroTokens) -> Span {
+        let full = self.queue.waiting_cost().saturating_add(price) > self.queue_limit();
+        if full { self.jitter.around(SUPPRESS) } else { Span::ZERO }
     }
 }

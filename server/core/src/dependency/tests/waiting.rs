@@ -70,6 +70,9 @@ fn the_queue_holds_what_the_pool_brings_within_max_delay() {
     assert_eq!(refused.reason, Reason::QueueFull);
     assert_eq!(refused.retry_after, Some(ms(2100)));
     assert!((ms(125)..=ms(375)).contains(&refused.suppress), "{:?}", refused.suppress);
+    let report = crate::Report { client: "a".into(), tenant: "a".into(), ..crate::Report::default() };
+    let suppress = bench.dependency.sync(bench.now, &report).suppress;
+    assert!((ms(125)..=ms(375)).contains(&suppress), "syncs say so too: {suppress:?}");
 }
 
 #[test]
