@@ -10,6 +10,7 @@ mod tokens;
 mod vocabulary;
 mod watch;
 
+pub mod admin;
 pub mod plan;
 pub mod problem;
 
@@ -26,8 +27,8 @@ pub use tokens::{
     ReturnResponse, WouldHaveBeen,
 };
 pub use vocabulary::{
-    AskKind, BreakerState, Decision, Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode,
-    OnOpen, Priority, Reason, RecoveryMode, RetryOwner,
+    AskKind, BreakerState, Decision, Dispatch, FailMode, FailureClass, FailureReason, FailureSource,
+    ForcedBreaker, Mode, OnOpen, Priority, Reason, RecoveryMode, RetryOwner,
 };
 pub use watch::{Bye, Snapshot, WatchBreaker, WatchDependency, event};
 

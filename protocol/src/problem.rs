@@ -38,9 +38,11 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct InvalidField {
-    /// Where: a JSON Pointer (RFC 6901) into the body, or a query parameter's name behind a `?`.
+    /// Where: a JSON Pointer (RFC 6901) into the body or, of a reload, into the configuration; or the name of a
+    /// parameter of the query or the path behind a `?`.
     pub pointer: String,
-    /// What is wrong: `missing`, `wrong_type`, `out_of_range`, `unknown_value`, `invalid_name`.
+    /// What is wrong: `missing`, `wrong_type`, `out_of_range`, `unknown_value`, `unknown_key`,
+    /// `invalid_name`; of a reload also `invalid`.
     pub code: String,
     /// The same for people, with the remedy.
     pub detail: String,

@@ -44,6 +44,18 @@ words! {
 }
 
 words! {
+    /// What an operator makes of a breaker.
+    ForcedBreaker {
+        /// Open until it is released.
+        Open = "open",
+        /// Closed until it is released.
+        Closed = "closed",
+        /// Released: it decides by itself again. One that was open lets probes test the dependency first.
+        Auto = "auto",
+    }
+}
+
+words! {
     /// The answer to an ask.
     Decision {
         /// The attempt may start now, within the token's time to live.

@@ -1,5 +1,6 @@
 //! The endpoints, one module for each subject.
 
+pub(crate) mod admin;
 pub(crate) mod dependencies;
 pub(crate) mod document;
 pub(crate) mod plan;
@@ -8,13 +9,14 @@ pub(crate) mod sync;
 pub(crate) mod tokens;
 pub(crate) mod watch;
 
-use axum::extract::FromRequestParts;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::problem::Fault;
+use crate::problem::{Fault, invalid_name};
 
 /// An answer as JSON.
 fn json(answer: &impl Serialize) -> Response {
@@ -47,5 +49,23 @@ impl<S: Sync> FromRequestParts<S> for Parameters {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
         let pairs = axum::extract::Query::try_from_uri(&parts.uri);
         pairs.map(|pairs| Self(pairs.0)).map_err(|_| Fault::Malformed("the query cannot be read".to_owned()))
+    }
+}
+
+/// The name in the path, percent-encoded there, if it can be one.
+pub(crate) struct Name(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+        const PLACE: &str = "?name";
+        let name: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
+        let Path(name) =
+            name.map_err(|_| Fault::field(PLACE, "invalid_name", "is not UTF-8; encode it as such"))?;
+        match invalid_name(PLACE, &name) {
+            Some(field) => Err(Fault::Invalid(vec![field])),
+            None => Ok(Self(name)),
+        }
     }
 }

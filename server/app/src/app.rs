@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use damper_engine::MemoryEngine;
 use tokio::sync::Semaphore;
 
 use crate::api;
+use crate::callers::Callers;
+use crate::config::Config;
 use crate::guard;
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::phase::Life;
 use crate::problem::Fault;
@@ -27,15 +30,19 @@ struct Shared {
     engine: MemoryEngine,
     epoch: String,
     metrics: Metrics,
+    live: Live,
+    callers: Callers,
     life: Life,
     streams: Arc<Semaphore>,
 }
 
 impl App {
-    pub(crate) fn new(engine: MemoryEngine, life: Life) -> Self {
+    pub(crate) fn new(config: Config, life: Life) -> Self {
+        let engine = MemoryEngine::new(config.settings());
         let metrics = Metrics::new(engine.clone());
+        let (callers, live) = (Callers::new(config.caller_per_s()), Live::new(config));
         let streams = Arc::new(Semaphore::new(MOST_STREAMS as usize));
-        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, life, streams }))
+        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, live, callers, life, streams }))
     }
 
     pub(crate) fn engine(&self) -> &MemoryEngine {
@@ -49,6 +56,14 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.0.live
+    }
+
+    pub(crate) fn callers(&self) -> &Callers {
+        &self.0.callers
     }
 
     pub(crate) fn life(&self) -> &Life {
@@ -87,6 +102,9 @@ routes! {
     "/v1/dependencies" => get(api::dependencies::list),
     "/v1/dependencies/{name}" => get(api::dependencies::one),
     "/v1/plan" => get(api::plan::plan),
+    "/v1/admin/dependencies/{name}" => put(api::admin::put).delete(api::admin::delete),
+    "/v1/admin/dependencies/{name}/breaker" => post(api::admin::breaker),
+    "/v1/admin/reload" => post(api::admin::reload),
     "/metrics" => get(api::process::metrics),
     "/livez" => get(api::process::livez),
     "/readyz" => get(api::process::readyz),
@@ -107,7 +125,6 @@ pub(crate) fn router(app: App) -> Router {
 mod tests {
     use axum::body::Body;
     use axum::http::{Request, Response};
-    use damper_engine::Settings;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
 
@@ -120,7 +137,7 @@ mod tests {
     }
 
     fn app() -> App {
-        App::new(MemoryEngine::new(Settings::default()), life().1)
+        App::new(Config::default(), life().1)
     }
 
     #[tokio::test]
@@ -151,9 +168,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn operators_call_from_loopback_alone() {
+        let router = router(app());
+        let admin = ROUTES.iter().filter(|route| route.starts_with(api::admin::PREFIX));
+        let paths: Vec<String> = admin.map(|route| route.replace("{name}", "payments")).collect();
+        assert_eq!(paths.len(), 3);
+        let call = async |path: &str, method: &str, peer: Option<&str>| {
+            let mut request = Request::builder().method(method).uri(path);
+            if let Some(peer) = peer {
+                request = request.extension(guard::Peer(peer.parse().unwrap()));
+            }
+            // Whatever a proxy or a liar says.
+            let request = request.header("x-forwarded-for", "127.0.0.1").body(Body::empty()).unwrap();
+            TowerToHyperService::new(router.clone()).call(request).await.unwrap().status().as_u16()
+        };
+        for path in &paths {
+            for method in ["POST", "PUT", "DELETE", "GET"] {
+                for peer in
+                    [None, Some("10.0.0.1"), Some("::ffff:10.0.0.1"), Some("2001:db8::1"), Some("0.0.0.0")]
+                {
+                    assert_eq!(call(path, method, peer).await, 403, "{method} {path} from {peer:?}");
+                }
+                for peer in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+                    assert_ne!(call(path, method, Some(peer)).await, 403, "{method} {path} from {peer}");
+                }
+            }
+        }
+        assert_eq!(call("/v1/dependencies", "GET", Some("10.0.0.1")).await, 200);
+    }
+
+    #[tokio::test]
     async fn a_server_that_goes_away_is_not_ready_and_opens_no_stream() {
         let (mover, life) = life();
-        let router = router(App::new(MemoryEngine::new(Settings::default()), life));
+        let router = router(App::new(Config::default(), life));
         assert_eq!(get_from(router.clone(), "/readyz").await.status(), 200);
         mover.enter(Phase::Draining);
         for path in ["/readyz", "/v1/watch"] {

@@ -24,15 +24,37 @@ impl<M: Message, S: Sync> FromRequest<S> for Sound<M> {
     type Rejection = Fault;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
-        let (head, body) = request.into_parts();
-        if !is_json(&head.headers) {
-            return Err(Fault::NotJson);
-        }
-        if declared_length(&head.headers).is_some_and(|length| length > M::MOST_BYTES) {
-            return Err(Fault::TooLarge(M::MOST_BYTES));
-        }
-        parse(&read(body, M::MOST_BYTES).await?).map(Self)
+        parse(&json_of(request, M::MOST_BYTES).await?).map(Self)
     }
+}
+
+/// Any JSON that was read whole.
+pub(crate) struct AnyJson(pub(crate) Value);
+
+impl AnyJson {
+    const MOST_BYTES: usize = 64 * 1024;
+}
+
+impl<S: Sync> FromRequest<S> for AnyJson {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
+        let body = json_of(request, Self::MOST_BYTES).await?;
+        check_depth(&body)?;
+        value(&body).map(Self)
+    }
+}
+
+/// A body that says it is JSON.
+async fn json_of(request: Request, most: usize) -> Result<Bytes, Fault> {
+    let (head, body) = request.into_parts();
+    if !is_json(&head.headers) {
+        return Err(Fault::NotJson);
+    }
+    if declared_length(&head.headers).is_some_and(|length| length > most) {
+        return Err(Fault::TooLarge(most));
+    }
+    read(body, most).await
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -59,11 +81,8 @@ async fn read(body: Body, most: usize) -> Result<Bytes, Fault> {
 
 /// Reads a message. A sound one is read once; only one that is not is looked at field by field.
 fn parse<M: Message>(body: &[u8]) -> Result<M, Fault> {
-    let arrays = count(body, |byte| byte == b'[');
-    if arrays + count(body, |byte| byte == b'{') > DEEPEST && depth(body) > DEEPEST {
-        return Err(Fault::Malformed(format!("it nests deeper than {DEEPEST}")));
-    }
-    if arrays > M::ARRAYS || body.trim_ascii_start().first() != Some(&b'{') {
+    check_depth(body)?;
+    if count(body, |byte| byte == b'[') > M::ARRAYS || body.trim_ascii_start().first() != Some(&b'{') {
         diagnose::<M>(body)?;
     }
     match serde_json::from_slice::<M>(body) {
@@ -78,9 +97,20 @@ fn fault_of<M: Message>(body: &[u8], otherwise: &str) -> Fault {
 }
 
 fn diagnose<M: Message>(body: &[u8]) -> Result<(), Fault> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| Fault::Malformed(error.to_string()))?;
-    let faults = faults(M::SHAPE, &value);
+    let faults = faults(M::SHAPE, &value(body)?);
     if faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(faults)) }
+}
+
+fn value(body: &[u8]) -> Result<Value, Fault> {
+    serde_json::from_slice(body).map_err(|error| Fault::Malformed(error.to_string()))
+}
+
+fn check_depth(body: &[u8]) -> Result<(), Fault> {
+    // Counting is quicker than following, and nearly always enough.
+    if count(body, |byte| matches!(byte, b'[' | b'{')) > DEEPEST && depth(body) > DEEPEST {
+        return Err(Fault::Malformed(format!("it nests deeper than {DEEPEST}")));
+    }
+    Ok(())
 }
 
 fn count(body: &[u8], is: impl Fn(u8) -> bool) -> usize {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -27,6 +28,7 @@ Examples:
   damper serve                          a server on 127.0.0.1:7117 that makes dependencies as they come
   damper serve --config damper.toml     what you will run
   damper check --config damper.toml     every mistake of a configuration, or what it would run
+  kill -HUP PID                         a running server reads damper.toml again; its log has every mistake
   curl 127.0.0.1:7117/                  the endpoints";
 
 const EXIT_CODES: &str = "\
@@ -47,7 +49,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the server until SIGTERM or Ctrl-C
+    /// Runs the server until SIGTERM or Ctrl-C; SIGHUP makes it read its configuration again
     #[command(after_help = help())]
     Serve(Serve),
     /// Reads a configuration and prints every mistake, or what it would run
@@ -122,7 +124,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Check { config } => {
-            let sources = Sources::default().with_file(Some(&config))?;
+            let sources = Sources::default().with_file(Some(&config));
             print!("{}", sources.with_environment(environment()).read()?);
             Ok(())
         }
@@ -131,7 +133,7 @@ fn run(command: Command) -> Result<(), Failure> {
 }
 
 fn serve(args: &Serve) -> Result<(), Failure> {
-    let mut sources = Sources::default().with_file(args.config.as_deref())?.with_environment(environment());
+    let mut sources = Sources::default().with_file(args.config.as_deref()).with_environment(environment());
     if let Some(listen) = args.listen {
         sources = sources.with_flag("--listen", &["server", "listen"], &listen.to_string());
     }
@@ -140,14 +142,23 @@ fn serve(args: &Serve) -> Result<(), Failure> {
     }
     let config = sources.read()?;
     logs::start(args.log_format);
-    Runtime::new()?.block_on(serve_with(&config))
+    Runtime::new()?.block_on(serve_with(config))
 }
 
-async fn serve_with(config: &Config) -> Result<(), Failure> {
-    let shutdown = terminated()?;
+async fn serve_with(config: Config) -> Result<(), Failure> {
+    let (terminated, mut hangup) = (terminated()?, signal(SignalKind::hangup())?);
+    let mut terminated = pin!(terminated);
     let listener = serve::bind(config.listen()).await?;
-    announce(config, listener.local_addr()?);
-    Ok(serve::run(listener, config, shutdown).await?)
+    announce(&config, listener.local_addr()?);
+    let running = serve::start_on(listener, config);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut terminated => return Ok(running.shutdown().await?),
+            // What is wrong is in the log, and the server runs on as before.
+            Some(()) = hangup.recv() => drop(running.reload().await),
+        }
+    }
 }
 
 fn announce(config: &Config, address: SocketAddr) {

@@ -4,14 +4,20 @@
 //! no configuration at all is a good one for a first look.
 
 mod faults;
+mod json;
 mod keys;
+#[cfg(test)]
+mod manual;
 mod reader;
 mod sources;
 mod summary;
+mod types;
+mod value;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use damper_core::PolicyDraft;
 use damper_engine::Settings;
 
 pub use faults::{ConfigError, ConfigFault};
@@ -19,7 +25,7 @@ pub(crate) use keys::reference;
 pub use sources::Sources;
 
 /// Where a server listens unless told otherwise.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7117);
 
 /// A configuration that is valid.
 ///
@@ -35,14 +41,27 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 #[derive(Clone, Debug)]
 pub struct Config {
     listen: SocketAddr,
+    any_port: bool,
     insecure: bool,
+    caller_per_s: Option<f64>,
     settings: Settings,
+    /// What a policy is made of that is given by hand.
+    defaults: PolicyDraft,
+    sources: Sources,
 }
 
 impl Default for Config {
     /// Loopback, the memory engine, and dependencies that are made from the default policy.
     fn default() -> Self {
-        Self { listen: DEFAULT_LISTEN, insecure: false, settings: Settings::default() }
+        Self {
+            listen: DEFAULT_LISTEN,
+            any_port: false,
+            insecure: false,
+            caller_per_s: None,
+            settings: Settings::default(),
+            defaults: PolicyDraft::default(),
+            sources: Sources::default(),
+        }
     }
 }
 
@@ -63,26 +82,40 @@ impl Config {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        Sources::default().with_file(file)?.with_environment(environment).read()
+        Sources::default().with_file(file).with_environment(environment).read()
     }
 
     /// The same on a port of the system's choice on the loopback interface: for tests.
     #[must_use]
     pub fn on_any_port(mut self) -> Self {
-        self.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        self.any_port = true;
         self
+    }
+
+    /// Reads the same sources again, for the server that runs with this configuration.
+    ///
+    /// # Errors
+    /// The file cannot be read, or every mistake; a change that a server cannot follow while it runs is one.
+    pub fn reread(&self) -> Result<Self, ConfigError> {
+        self.sources.read_beside(Some(self))
     }
 
     /// Where the server listens.
     #[must_use]
     pub const fn listen(&self) -> SocketAddr {
-        self.listen
+        if self.any_port { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) } else { self.listen }
     }
 
     /// Whether it was told to listen where anyone may ask it.
     #[must_use]
     pub const fn insecure(&self) -> bool {
         self.insecure
+    }
+
+    /// Most requests per second of one peer's address.
+    #[must_use]
+    pub const fn caller_per_s(&self) -> Option<f64> {
+        self.caller_per_s
     }
 
     /// What its engine decides by.

@@ -1,6 +1,7 @@
-//! What surrounds every endpoint: bounds on the head, a net for panics, and the counting of requests.
+//! What surrounds every endpoint: bounds on the head and on callers, a net for panics, and the counting of requests.
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use crate::api::admin::PREFIX;
 use crate::app::App;
 use crate::problem::Fault;
 
@@ -17,18 +19,43 @@ const MOST_HEADERS: usize = 64;
 /// Most bytes of a request's head.
 const MOST_HEAD_BYTES: usize = 16 * 1024;
 
+/// What stays in reach of a peer that calls too often: what supervisors and Prometheus look at.
+const EXEMPT: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
+/// Where a request came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
 /// Answers a request within these bounds, and counts the answer.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().cloned();
-    let response = if head_is_bounded(&request) {
-        caught(next.run(request)).await
-    } else {
-        Fault::HeadTooLarge.into_response()
-    };
     let route = path.as_ref().map(MatchedPath::as_str);
+    let response = match admit(&app, &request, route) {
+        Ok(()) => caught(next.run(request)).await,
+        Err(fault) => fault.into_response(),
+    };
     app.metrics().answered(route, response.status().as_u16(), started.elapsed());
     response
+}
+
+/// What can be said of a request before its endpoint looks at it.
+fn admit(app: &App, request: &Request, route: Option<&str>) -> Result<(), Fault> {
+    if !head_is_bounded(request) {
+        return Err(Fault::HeadTooLarge);
+    }
+    let peer = request.extensions().get::<Peer>().map(|Peer(peer)| peer.to_canonical());
+    if !route.is_some_and(|route| EXEMPT.contains(&route))
+        && let Some(Err(wait)) = peer.map(|peer| app.callers().admit(peer))
+    {
+        app.metrics().caller_refused();
+        return Err(Fault::CallerRateLimited(wait));
+    }
+    let is_admin = route.is_some_and(|route| route.starts_with(PREFIX));
+    if is_admin && !peer.is_some_and(|peer| peer.is_loopback()) {
+        return Err(Fault::AdminNeedsLoopback);
+    }
+    Ok(())
 }
 
 /// The answer, or a 500 if finding it panicked: one peer's bad luck must not be everyone's.

@@ -18,10 +18,12 @@
 mod api;
 mod app;
 mod body;
+mod callers;
 mod chronicle;
 pub mod cli;
 mod config;
 mod guard;
+mod live;
 mod logs;
 mod metrics;
 mod phase;
@@ -31,4 +33,5 @@ mod shape;
 mod wire;
 
 pub use config::{Config, ConfigError, ConfigFault, Sources};
+pub use live::Reloaded;
 pub use serve::{Running, ServeError, bind, run, start};

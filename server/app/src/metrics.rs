@@ -30,6 +30,32 @@ pub(crate) struct Metrics {
     durations: HistogramVec,
     streams: IntGauge,
     refusals: IntCounterVec,
+    config_version: IntGauge,
+    reloads: IntCounterVec,
+    caller_refusals: IntCounter,
+}
+
+/// What became of a reload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reload {
+    /// Something changed.
+    Changed,
+    /// Nothing did.
+    Unchanged,
+    /// There are mistakes, and nothing was adopted.
+    Invalid,
+}
+
+impl Reload {
+    const ALL: [Self; 3] = [Self::Changed, Self::Unchanged, Self::Invalid];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Invalid => "invalid",
+        }
+    }
 }
 
 impl Metrics {
@@ -63,6 +89,25 @@ impl Metrics {
         for reason in REFUSALS {
             refusals.with_label_values(&[reason]);
         }
+        let config_version = IntGauge::new(
+            "damper_config_version",
+            "The version of the configuration in force; rises with each change.",
+        )?;
+        config_version.set(1);
+        let reloads = IntCounterVec::new(
+            Opts::new("damper_config_reloads_total", "Reloads of the configuration, by what became of them."),
+            &["outcome"],
+        )?;
+        for outcome in Reload::ALL {
+            reloads.with_label_values(&[outcome.as_str()]);
+        }
+        let caller_refusals = IntCounter::new(
+            "damper_caller_refusals_total",
+            "Requests that were refused because their peer calls too often.",
+        )?;
+        registry.register(Box::new(config_version.clone()))?;
+        registry.register(Box::new(reloads.clone()))?;
+        registry.register(Box::new(caller_refusals.clone()))?;
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(durations.clone()))?;
         registry.register(Box::new(streams.clone()))?;
@@ -73,7 +118,17 @@ impl Metrics {
         let usual = ROUTES.iter().map(|route| {
             (*route, requests.with_label_values(&[*route, "200"]), durations.with_label_values(&[*route]))
         });
-        Ok(Self { usual: usual.collect(), registry, requests, durations, streams, refusals })
+        Ok(Self {
+            usual: usual.collect(),
+            registry,
+            requests,
+            durations,
+            streams,
+            refusals,
+            config_version,
+            reloads,
+            caller_refusals,
+        })
     }
 
     /// Counts an answer. `route` is the pattern that matched.
@@ -102,6 +157,21 @@ impl Metrics {
             EngineError::Ask(_) | EngineError::Stopped => return,
         };
         self.refusals.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a reload of the configuration.
+    pub(crate) fn reloaded(&self, outcome: Reload) {
+        self.reloads.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// Shows the version of the configuration in force.
+    pub(crate) fn configured(&self, version: u64) {
+        self.config_version.set(i64::try_from(version).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a request of a peer that calls too often.
+    pub(crate) fn caller_refused(&self) {
+        self.caller_refusals.inc();
     }
 
     /// Counts a watch stream for as long as what this returns lives.

@@ -9,7 +9,10 @@ use damper_engine::EngineError;
 use damper_protocol::problem::{InvalidField, MEDIA_TYPE, Problem, TYPE_PREFIX};
 use damper_protocol::{MAX_BATCH_ASKS, name_fault};
 
-/// A full table may have room again once a dependency is removed by a restart: nothing that seconds bring.
+use crate::config::{ConfigError, ConfigFault};
+use crate::shape::pointer;
+
+/// A full table has room again once an operator has had a dependency forgotten: nothing that seconds bring.
 const FULL_FOR: Duration = Duration::from_secs(60);
 /// Another server, or this one's successor, answers by then.
 const AWAY_FOR: Duration = Duration::from_secs(1);
@@ -39,6 +42,14 @@ pub(crate) enum Fault {
     UnknownDependency,
     /// The server keeps as many dependencies as it may.
     TooManyDependencies,
+    /// The dependency is in the configuration file.
+    ConfiguredDependency,
+    /// The configuration cannot be adopted: why, and every mistake.
+    InvalidConfiguration(String, Vec<InvalidField>),
+    /// Operators' calls come from this machine alone.
+    AdminNeedsLoopback,
+    /// The peer calls too often; it may again after so long.
+    CallerRateLimited(Duration),
     /// The server serves as many streams as it may.
     TooManyStreams,
     /// The server is going away.
@@ -83,6 +94,18 @@ impl Fault {
             Self::TooManyDependencies => {
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_dependencies", "There are too many dependencies")
             }
+            Self::ConfiguredDependency => {
+                (StatusCode::CONFLICT, "configured_dependency", "The dependency is configured")
+            }
+            Self::InvalidConfiguration(..) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "invalid_configuration", "The configuration has mistakes")
+            }
+            Self::AdminNeedsLoopback => {
+                (StatusCode::FORBIDDEN, "admin_needs_loopback", "Only the server's own machine may change it")
+            }
+            Self::CallerRateLimited(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "caller_rate_limited", "The caller calls too often")
+            }
             Self::TooManyStreams => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", "There are too many watch streams")
             }
@@ -112,7 +135,19 @@ impl Fault {
                     .to_owned()
             }
             Self::TooManyDependencies => {
-                "check that names are not made of ids, or raise max_dependencies".to_owned()
+                "check that names are not made of ids, have some forgotten, or raise max_dependencies".to_owned()
+            }
+            Self::ConfiguredDependency => {
+                "remove its section from the configuration file and reload; then it can be forgotten".to_owned()
+            }
+            Self::InvalidConfiguration(detail, _) => detail.clone(),
+            Self::AdminNeedsLoopback => {
+                "this version has no credentials: call from the machine that the server runs on, by a loopback \
+                 address"
+                    .to_owned()
+            }
+            Self::CallerRateLimited(_) => {
+                "wait as long as retry_after_ms says; server.caller_per_s is the limit".to_owned()
             }
             Self::TooManyStreams => "share one stream per process".to_owned(),
             Self::Draining => "ask another server, or this one's successor".to_owned(),
@@ -124,6 +159,7 @@ impl Fault {
         match self {
             Self::TooManyDependencies => Some(FULL_FOR),
             Self::TooManyStreams | Self::Draining => Some(AWAY_FOR),
+            Self::CallerRateLimited(wait) => Some(*wait),
             _ => None,
         }
     }
@@ -139,9 +175,10 @@ impl Fault {
             detail: self.detail(),
             code: code.to_owned(),
             retryable: retry_after.is_some() || matches!(self, Self::TooSlow),
-            retry_after_ms: retry_after.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
+            retry_after_ms: retry_after
+                .and_then(|wait| u64::try_from(wait.as_nanos().div_ceil(1_000_000)).ok()),
             errors: match self {
-                Self::Invalid(fields) => fields.clone(),
+                Self::Invalid(fields) | Self::InvalidConfiguration(_, fields) => fields.clone(),
                 _ => Vec::new(),
             },
         }
@@ -174,6 +211,21 @@ impl From<EngineError> for Fault {
             }
             EngineError::Stopped => Self::Draining,
         }
+    }
+}
+
+impl From<ConfigError> for Fault {
+    fn from(error: ConfigError) -> Self {
+        let field = |fault: &ConfigFault| {
+            invalid(pointer(fault.place.iter().map(String::as_str)), "invalid", fault.to_string())
+        };
+        let fields: Vec<_> = error.faults().iter().map(field).collect();
+        let detail = match fields.as_slice() {
+            [] => error.to_string(),
+            [only] => only.detail.clone(),
+            more => format!("{} mistakes; see errors", more.len()),
+        };
+        Self::InvalidConfiguration(detail, fields)
     }
 }
 

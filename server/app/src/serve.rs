@@ -10,11 +10,12 @@ use std::time::Duration;
 use damper_engine::MemoryEngine;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::app::{App, router};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
+use crate::live::Reloaded;
 use crate::phase::{Mover, Phase, life};
 use connections::Connections;
 
@@ -56,7 +57,7 @@ impl ServeError {
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
-    engine: MemoryEngine,
+    app: App,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), ServeError>>,
 }
@@ -70,8 +71,20 @@ impl Running {
 
     /// What decides in it.
     #[must_use]
-    pub const fn engine(&self) -> &MemoryEngine {
-        &self.engine
+    pub fn engine(&self) -> &MemoryEngine {
+        self.app.engine()
+    }
+
+    /// Reads its configuration again and adopts it, as `POST /v1/admin/reload` does.
+    ///
+    /// # Errors
+    /// Every mistake; nothing is changed then. It is logged too.
+    pub async fn reload(&self) -> Result<Reloaded, ConfigError> {
+        let app = self.app.clone();
+        match spawn_blocking(move || app.reload()).await {
+            Ok(reloaded) => reloaded,
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
     }
 
     /// Lets it go away and waits for its end: streams say goodbye, waiting asks are answered.
@@ -90,12 +103,18 @@ impl Running {
 /// It cannot listen.
 pub async fn start(config: Config) -> Result<Running, ServeError> {
     let listener = bind(config.listen()).await?;
+    Ok(start_on(listener, config))
+}
+
+/// Starts a server that serves on `listener`.
+pub(crate) fn start_on(listener: TcpListener, config: Config) -> Running {
     let address = listener.local_addr().unwrap_or(config.listen());
-    let engine = MemoryEngine::new(config.settings());
+    let (mover, life) = life();
+    let app = App::new(config, life);
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { drop(stopped.await) };
-    let task = tokio::spawn(serve(listener, engine.clone(), shutdown));
-    Ok(Running { address, engine, stop, task })
+    let task = tokio::spawn(serve(listener, app.clone(), mover, shutdown));
+    Running { address, app, stop, task }
 }
 
 /// Serves on `listener` until `shutdown` resolves and everything has drained.
@@ -107,7 +126,9 @@ pub async fn run(
     config: &Config,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    serve(listener, MemoryEngine::new(config.settings()), shutdown).await
+    let running = start_on(listener, config.clone());
+    shutdown.await;
+    running.shutdown().await
 }
 
 /// A listener on `address`.
@@ -120,14 +141,14 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 
 async fn serve(
     listener: TcpListener,
-    engine: MemoryEngine,
+    app: App,
+    mover: Mover,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let (mover, life) = life();
-    let chronicle = tokio::spawn(crate::chronicle::keep(engine.changes()));
+    let chronicle = tokio::spawn(crate::chronicle::keep(app.engine().changes()));
     let connections = Connections::default();
-    let router = router(App::new(engine, life.clone()));
-    let accepting = tokio::spawn(connections.clone().accept(listener, router, life));
+    let life = app.life().clone();
+    let accepting = tokio::spawn(connections.clone().accept(listener, router(app), life));
     shutdown.await;
     let drained = timeout(DRAINS_WITHIN, drain(&mover, &connections)).await;
     accepting.abort();

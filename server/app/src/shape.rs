@@ -13,7 +13,7 @@ pub(crate) use messages::Message;
 use crate::problem::{invalid, invalid_name};
 
 /// Most faults of one message that are named: a megabyte of nonsense is not worth twenty of explanation.
-const MOST_FAULTS: usize = 1000;
+pub(crate) const MOST_FAULTS: usize = 1000;
 /// Longest part of a pointer that repeats what the peer sent.
 const LONGEST_PART: usize = 128;
 
@@ -202,7 +202,12 @@ impl Rule {
     }
 }
 
-/// A part of a JSON Pointer (RFC 6901), shortened if the peer made it long.
+/// A JSON Pointer (RFC 6901) of these parts.
+pub(crate) fn pointer<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    parts.map(|part| format!("/{}", escaped(part))).collect()
+}
+
+/// A part of a JSON Pointer, shortened if the peer made it long.
 fn escaped(part: &str) -> String {
     let end = part.floor_char_boundary(LONGEST_PART);
     let short = part.get(..end).unwrap_or_default().replace('~', "~0").replace('/', "~1");

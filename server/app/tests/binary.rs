@@ -54,7 +54,7 @@ impl Drop for Process {
 }
 
 /// A server, and the address that its log named.
-fn serve(arguments: &[&str]) -> (Process, String, impl BufRead) {
+fn serve(arguments: &[&str]) -> (Process, String, impl BufRead + use<>) {
     let mut command = damper(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -68,8 +68,21 @@ fn serve(arguments: &[&str]) -> (Process, String, impl BufRead) {
 }
 
 fn terminate(process: &Process) {
-    let killed = Command::new("kill").args(["-TERM", &process.0.id().to_string()]).status().unwrap();
+    send("-TERM", process);
+}
+
+fn send(signal: &str, process: &Process) {
+    let killed = Command::new("kill").args([signal, &process.0.id().to_string()]).status().unwrap();
     assert!(killed.success());
+}
+
+/// Reads the log up to a line that says this.
+fn until(log: &mut impl BufRead, word: &str) -> String {
+    let mut read = String::new();
+    while !read.lines().last().is_some_and(|line| line.contains(word)) {
+        assert_ne!(log.read_line(&mut read).unwrap(), 0, "the log ended: {read}");
+    }
+    read
 }
 
 fn exit_code(process: &mut Process) -> i32 {
@@ -93,6 +106,8 @@ fn help_teaches() {
             "damper check --config",
             "retry.per_s",
             "DAMPER_SERVER__LISTEN",
+            "caller_per_s",
+            "kill -HUP",
             "Exit codes:",
             "75",
         ];
@@ -193,4 +208,25 @@ fn sigterm_ends_it_well_and_a_second_one_changes_nothing() {
     }
     assert!(rest.contains("gone"), "{rest}");
     assert!(std::net::TcpStream::connect(&address).is_err());
+}
+
+#[test]
+fn sighup_reads_the_configuration_again_and_mistakes_change_nothing() {
+    let path = file("hangup.toml", "");
+    let (mut server, address, mut log) = serve(&["--config", path.to_str().unwrap()]);
+    for (text, says) in [
+        ("[dependencies.payments]\n", "config_version=2 changed=[\"payments\"]"),
+        (
+            "[dependencies.payments]\nmax_attempts = 0\n",
+            "hangup.toml:2: dependencies.payments.max_attempts is 0",
+        ),
+        ("[server]\ncaller_per_s = 5\n", "config_version=3 changed=[]"),
+    ] {
+        fs::write(&path, text).unwrap();
+        send("-HUP", &server);
+        until(&mut log, says);
+    }
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "it runs on, at the address of its flag");
+    terminate(&server);
+    assert_eq!(exit_code(&mut server), 0);
 }

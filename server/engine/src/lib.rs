@@ -15,7 +15,7 @@ use std::sync::Arc;
 use damper_core::{AskFault, Policy};
 
 /// What an engine decides by.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The policy of dependencies that are not configured.
     pub defaults: Arc<Policy>,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use damper_protocol::{Bye, Snapshot, WatchBreaker, WatchDependency};
 use utoipa::OpenApi;
 
-use super::{dependencies, plan, process, sync, tokens, watch};
+use super::{admin, dependencies, plan, process, sync, tokens, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -24,6 +24,10 @@ use super::{dependencies, plan, process, sync, tokens, watch};
         dependencies::list,
         dependencies::one,
         plan::plan,
+        admin::breaker,
+        admin::put,
+        admin::delete,
+        admin::reload,
         process::livez,
         process::readyz,
         process::metrics,

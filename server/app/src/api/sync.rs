@@ -12,8 +12,6 @@ use crate::wire;
 
 /// When a client syncs again.
 const NEXT_SYNC_MS: u64 = 1000;
-/// The configuration is read once in a server's life.
-const CONFIG_VERSION: u64 = 1;
 
 /// Cumulative totals up; breaker states, shares and policy down.
 ///
@@ -34,7 +32,7 @@ pub(crate) async fn sync(State(app): State<App>, Sound(request): Sound<SyncReque
     let dependencies = synced.collect();
     json(&SyncResponse {
         epoch: app.epoch().to_owned(),
-        config_version: CONFIG_VERSION,
+        config_version: app.live().version(),
         mode: if learning { Mode::Learning } else { Mode::Normal },
         next_sync_ms: NEXT_SYNC_MS,
         dependencies,

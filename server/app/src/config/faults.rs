@@ -9,8 +9,8 @@ use std::path::PathBuf;
 pub struct ConfigFault {
     /// Where it was written: `damper.toml:12`, a variable or a flag.
     pub origin: String,
-    /// The key, with dots; empty if the text is not TOML.
-    pub place: String,
+    /// The key, part by part; empty if the text is not TOML.
+    pub place: Vec<String>,
     /// What is wrong, and the remedy.
     pub message: String,
 }
@@ -18,7 +18,7 @@ pub struct ConfigFault {
 impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { origin, place, message } = self;
-        match place.as_str() {
+        match place.join(".").as_str() {
             "" => write!(f, "{origin}: {message}"),
             place => write!(f, "{origin}: {place} {message}"),
         }
@@ -29,7 +29,7 @@ impl fmt::Display for ConfigFault {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}; check the path and its permissions", path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,

@@ -1,60 +1,66 @@
 //! From leaves to a configuration, or to every mistake in them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use damper_core::{Policy, PolicyDraft, PolicyFault};
 use damper_engine::{Settings, Unknown};
-use damper_protocol::name_fault;
 
 use super::faults::{ConfigError, ConfigFault};
-use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, Wrong, number, whole};
-use super::sources::{Leaf, Value};
+use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, TENANT};
+use super::sources::{Leaf, Sources};
+use super::value::{Value, Wrong};
 use super::{Config, DEFAULT_LISTEN};
 
 /// How alike a word must be to be the one that was meant.
 const ALIKE: f64 = 0.75;
 
-const SECTIONS: [&str; 3] = ["server", "defaults", "dependencies"];
+/// The sections of a configuration.
+pub(super) const SECTIONS: [&str; 3] = ["server", "defaults", "dependencies"];
 
 /// What was written, and what is wrong with it.
 #[derive(Default)]
-struct Reader {
+struct Reader<'a> {
     server: ServerDraft,
     defaults: PolicyDraft,
     dependencies: BTreeMap<String, PolicyDraft>,
     /// Where each key was written last.
-    origins: HashMap<String, String>,
+    origins: HashMap<Vec<String>, &'a str>,
     faults: Vec<ConfigFault>,
 }
 
-/// Reads leaves, the later ones over the earlier.
-pub(super) fn read(leaves: &[Leaf], faults: Vec<ConfigFault>) -> Result<Config, ConfigError> {
+/// Reads leaves, the later ones over the earlier, for a new server or for one that runs.
+pub(super) fn read(
+    leaves: &[Leaf],
+    faults: Vec<ConfigFault>,
+    running: Option<&Config>,
+) -> Result<Config, ConfigError> {
     let mut reader = Reader { faults, ..Reader::default() };
     for leaf in leaves {
-        reader.origins.insert(leaf.path.join("."), leaf.origin.clone());
+        reader.origins.insert(leaf.path.clone(), &leaf.origin);
         if let Err(wrong) = reader.take(leaf) {
-            reader.fault(leaf.path.join("."), wrong);
+            reader.fault(leaf.path.clone(), wrong.message);
         }
     }
-    reader.finish()
+    reader.finish(running)
 }
 
-impl Reader {
-    fn fault(&mut self, place: String, message: String) {
-        let origin = self.origins.get(&place).cloned().unwrap_or_else(|| "configuration".to_owned());
+impl Reader<'_> {
+    fn fault(&mut self, place: Vec<String>, message: String) {
+        let origin = self.origins.get(&place).map_or("configuration", |origin| origin).to_owned();
         self.faults.push(ConfigFault { origin, place, message });
     }
 
     fn take(&mut self, leaf: &Leaf) -> Result<(), Wrong> {
         let path: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
         match path.as_slice() {
-            [section @ ("server" | "defaults" | "dependencies")] => section_alone(section, &leaf.value),
+            [section] if SECTIONS.contains(section) => section_alone(section, &leaf.value),
             ["server", rest @ ..] => set("server", SERVER, &mut self.server, rest, &leaf.value),
             ["defaults", rest @ ..] => policy(&mut self.defaults, rest, &leaf.value),
             ["dependencies", name, rest @ ..] => {
-                if let Some(why) = name_fault(name) {
-                    return Err(format!("cannot be the name of a dependency: it {why}"));
+                if let Some(wrong) = Wrong::name("dependency", name) {
+                    return Err(wrong);
                 }
                 policy(self.dependencies.entry((*name).to_owned()).or_default(), rest, &leaf.value)
             }
@@ -62,27 +68,21 @@ impl Reader {
         }
     }
 
-    fn finish(mut self) -> Result<Config, ConfigError> {
-        let defaults = self.policy("defaults", &self.defaults.clone(), &[]);
+    fn finish(mut self, running: Option<&Config>) -> Result<Config, ConfigError> {
+        let defaults = self.policy(&["defaults"], &self.defaults.clone(), &[]);
         let inherited = Policy::new(&self.defaults).err().unwrap_or_default();
         let drafts = std::mem::take(&mut self.dependencies);
         let policies: BTreeMap<String, Arc<Policy>> = drafts
             .into_iter()
             .map(|(name, draft)| {
                 let draft = draft.or(&self.defaults);
-                let policy = self.policy(&format!("dependencies.{name}"), &draft, &inherited);
+                let policy = self.policy(&["dependencies", &name], &draft, &inherited);
                 (name, policy)
             })
             .collect();
         let listen = self.server.listen.unwrap_or(DEFAULT_LISTEN);
         let insecure = self.server.insecure.unwrap_or(false);
-        if !listen.ip().is_loopback() && !insecure {
-            let message = format!(
-                "is {listen}, where anyone could spend the budget: this version has no credentials yet. Listen on \
-                 loopback, or say --insecure (server.insecure = true) if the network keeps strangers out"
-            );
-            self.fault("server.listen".to_owned(), message);
-        }
+        self.check_address(listen, insecure, running);
         if !self.faults.is_empty() {
             return Err(ConfigError::Faults(self.faults));
         }
@@ -92,17 +92,40 @@ impl Reader {
             unknown: self.server.unknown_dependencies.unwrap_or(Unknown::Create),
             most_dependencies: self.server.max_dependencies.unwrap_or(1000) as usize,
         };
-        Ok(Config { listen, insecure, settings })
+        let (caller_per_s, defaults) = (self.server.caller_per_s, self.defaults);
+        let (any_port, sources) = (running.is_some_and(|running| running.any_port), Sources::default());
+        Ok(Config { listen, any_port, insecure, caller_per_s, settings, defaults, sources })
+    }
+
+    fn check_address(&mut self, listen: SocketAddr, insecure: bool, running: Option<&Config>) {
+        let place = || vec!["server".to_owned(), "listen".to_owned()];
+        if let Some(Config { listen: bound, .. }) = running
+            && *bound != listen
+        {
+            let message = format!(
+                "is {listen}, but the server listens on {bound}, which cannot change while it runs; restart it, or \
+                 give {bound}"
+            );
+            self.fault(place(), message);
+        }
+        if !listen.ip().is_loopback() && !insecure {
+            let message = format!(
+                "is {listen}, where anyone could spend the budget: this version has no credentials yet. Listen on \
+                 loopback, or say --insecure (server.insecure = true) if the network keeps strangers out"
+            );
+            self.fault(place(), message);
+        }
     }
 
     /// The policy that a draft makes, or its mistakes, apart from those that it inherited and were named there.
-    fn policy(&mut self, section: &str, draft: &PolicyDraft, inherited: &[PolicyFault]) -> Arc<Policy> {
+    fn policy(&mut self, section: &[&str], draft: &PolicyDraft, inherited: &[PolicyFault]) -> Arc<Policy> {
         let faults = match Policy::new(draft) {
             Ok(policy) => return policy.into(),
             Err(faults) => faults,
         };
         for fault in faults {
-            let place = format!("{section}.{}", fault.place);
+            let place: Vec<String> =
+                section.iter().copied().chain(parts(&fault.place)).map(str::to_owned).collect();
             if self.origins.contains_key(&place) || !inherited.contains(&fault) {
                 self.fault(place, fault.message);
             }
@@ -111,33 +134,31 @@ impl Reader {
     }
 }
 
+/// The parts of a place in a policy. Only the name of a tenant can have dots.
+pub(super) fn parts(place: &str) -> impl Iterator<Item = &str> {
+    let of_tenant = place.split_once('.').filter(|(first, _)| *first == "tenants");
+    let of_tenant =
+        of_tenant.and_then(|(first, rest)| rest.rsplit_once('.').map(|(name, key)| [first, name, key]));
+    let plain = if of_tenant.is_some() { "" } else { place };
+    of_tenant.into_iter().flatten().chain(plain.split('.').filter(|part| !part.is_empty()))
+}
+
 fn section_alone(section: &str, value: &Value) -> Result<(), Wrong> {
     match value {
         Value::Section => Ok(()),
-        other => Err(format!("is {other}; it is a section: write [{section}] and its keys below")),
+        other => Err(Wrong::kind(other, format!("its keys: write [{section}] and the keys below"))),
     }
 }
 
 /// Sets a key of a dependency.
-fn policy(draft: &mut PolicyDraft, path: &[&str], value: &Value) -> Result<(), Wrong> {
+pub(super) fn policy(draft: &mut PolicyDraft, path: &[&str], value: &Value) -> Result<(), Wrong> {
     match path {
         ["tenants", name, rest @ ..] => {
-            if let Some(why) = name_fault(name) {
-                return Err(format!("cannot be the name of a tenant: it {why}"));
+            if let Some(wrong) = Wrong::name("tenant", name) {
+                return Err(wrong);
             }
             let tenant = draft.tenants.entry((*name).to_owned()).or_default();
-            match (rest, value) {
-                ([], Value::Section) => Ok(()),
-                (["amplification_cap"], value) => {
-                    tenant.amplification_cap = Some(number(value)?);
-                    Ok(())
-                }
-                (["weight"], value) => {
-                    tenant.weight = Some(whole(value)?);
-                    Ok(())
-                }
-                (rest, _) => Err(unknown("tenant", rest, ["weight", "amplification_cap"].into_iter())),
-            }
+            set("tenant", TENANT, tenant, rest, value)
         }
         path => set("policy", POLICY, draft, path, value),
     }
@@ -145,16 +166,17 @@ fn policy(draft: &mut PolicyDraft, path: &[&str], value: &Value) -> Result<(), W
 
 /// Sets a key of a section that has a table of keys.
 fn set<T>(section: &str, keys: &[Key<T>], target: &mut T, path: &[&str], value: &Value) -> Result<(), Wrong> {
-    let dotted = path.join(".");
-    if let Some(key) = keys.iter().find(|key| key.path == dotted) {
+    // Part by part: a quoted "retry.per_s" is one part, and no key.
+    if let Some(key) = keys.iter().find(|key| key.path.split('.').eq(path.iter().copied())) {
         return (key.set)(target, value);
     }
+    let dotted = path.join(".");
     let is_section = dotted.is_empty()
         || dotted == "tenants" && section == "policy"
         || keys.iter().any(|key| key.path.strip_prefix(&dotted).is_some_and(|rest| rest.starts_with('.')));
     match value {
         Value::Section if is_section => Ok(()),
-        other if is_section => Err(format!("is {other}; it is a section: give its keys")),
+        other if is_section => Err(Wrong::kind(other, "its keys: it is a section")),
         _ => Err(unknown(section, path, keys.iter().map(|key| key.path))),
     }
 }
@@ -167,16 +189,18 @@ fn unknown(section: &str, path: &[&str], known: impl Iterator<Item = &'static st
             && (dotted == *key || dotted.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
     };
     if ABSENT.iter().any(|absent| is_absent(&absent)) {
-        return "is not available in this version; leave it out".to_owned();
+        let message = "is not available in this version; leave it out".to_owned();
+        return Wrong { code: "unavailable", message };
     }
     let nearest = known
         .map(|key| (strsim::normalized_damerau_levenshtein(key, &dotted).max(end_alike(key, &dotted)), key))
         .filter(|(alike, _)| *alike >= ALIKE)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    match nearest {
+    let message = match nearest {
         Some((_, key)) => format!("is not a key; did you mean {key}?"),
         None => "is not a key; `damper --help` lists the keys".to_owned(),
-    }
+    };
+    Wrong { code: "unknown_key", message }
 }
 
 /// How alike the last parts are: the right key in the wrong section is found too.

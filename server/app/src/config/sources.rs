@@ -2,47 +2,22 @@
 //! environment, then flags.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::Range;
-use std::path::Path;
-use std::{fmt, fs};
+use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
 use super::faults::{ConfigError, ConfigFault};
+use super::reader::SECTIONS;
+use super::value::Value;
 use super::{Config, reader};
 
-/// What every variable of the environment starts with.
-const PREFIX: &str = "DAMPER_";
+/// What every variable of the environment starts with. Only those of a section are read here: others, such as
+/// `DAMPER_ENDPOINT`, belong to clients.
+pub(super) const PREFIX: &str = "DAMPER_";
 /// Between the parts of a key in a variable.
-const JOINT: &str = "__";
-/// The sections that variables can set. Others, such as `DAMPER_ENDPOINT`, belong to clients.
-const SECTIONS: [&str; 3] = ["server", "defaults", "dependencies"];
-
-/// A value, as far as settings need to tell values apart.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Text(String),
-    Whole(i128),
-    Number(f64),
-    Flag(bool),
-    /// A section without keys.
-    Section,
-    /// Something that no key takes.
-    Other(&'static str),
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "{text:?}"),
-            Self::Whole(number) => write!(f, "{number}"),
-            Self::Number(number) => write!(f, "{number}"),
-            Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Section => f.write_str("a section"),
-            Self::Other(kind) => f.write_str(kind),
-        }
-    }
-}
+pub(super) const JOINT: &str = "__";
 
 /// One value and where it was written.
 #[derive(Clone, Debug)]
@@ -52,28 +27,105 @@ pub(super) struct Leaf {
     pub(super) origin: String,
 }
 
-/// Settings on their way into a [`Config`].
-#[derive(Debug, Default)]
-pub struct Sources {
-    leaves: Vec<Leaf>,
-    faults: Vec<ConfigFault>,
+/// Where a [`Config`] comes from. Kept with it, so that the same can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(Vec<Source>);
+
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    Toml { name: String, text: String },
+    Environment(BTreeMap<String, String>),
+    Flag { flag: String, path: Vec<String>, text: String },
 }
 
 impl Sources {
     /// Adds the file, if there is one.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn with_file(self, path: Option<&Path>) -> Result<Self, ConfigError> {
-        let Some(path) = path else { return Ok(self) };
-        let text = fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        Ok(self.with_toml(&path.display().to_string(), &text))
+    #[must_use]
+    pub fn with_file(self, path: Option<&Path>) -> Self {
+        match path {
+            Some(path) => self.with(Source::File(path.to_owned())),
+            None => self,
+        }
     }
 
     /// Adds TOML; `name` says where it is from.
     #[must_use]
-    pub fn with_toml(mut self, name: &str, text: &str) -> Self {
+    pub fn with_toml(self, name: &str, text: &str) -> Self {
+        self.with(Source::Toml { name: name.to_owned(), text: text.to_owned() })
+    }
+
+    /// Adds the variables that set keys, such as `DAMPER_SERVER__LISTEN`; others are ignored.
+    #[must_use]
+    pub fn with_environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let ours = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+        self.with(Source::Environment(ours.collect()))
+    }
+
+    /// Adds a flag of the command line that sets the key `path`.
+    #[must_use]
+    pub fn with_flag(self, flag: &str, path: &[&str], text: &str) -> Self {
+        let path = path.iter().map(|part| (*part).to_owned()).collect();
+        self.with(Source::Flag { flag: flag.to_owned(), path, text: text.to_owned() })
+    }
+
+    fn with(mut self, source: Source) -> Self {
+        self.0.push(source);
+        self
+    }
+
+    /// The configuration that the sources come to.
+    ///
+    /// # Errors
+    /// The file cannot be read, or every mistake of every source.
+    pub fn read(&self) -> Result<Config, ConfigError> {
+        self.read_beside(None)
+    }
+
+    /// The same, for a server that runs with the configuration `running`.
+    pub(super) fn read_beside(&self, running: Option<&Config>) -> Result<Config, ConfigError> {
+        let mut written = Written::default();
+        for source in &self.0 {
+            written.add(source)?;
+        }
+        let mut config = reader::read(&written.leaves, written.faults, running)?;
+        config.sources = self.clone();
+        Ok(config)
+    }
+}
+
+/// What the sources say.
+#[derive(Default)]
+struct Written {
+    leaves: Vec<Leaf>,
+    faults: Vec<ConfigFault>,
+}
+
+impl Written {
+    fn add(&mut self, source: &Source) -> Result<(), ConfigError> {
+        match source {
+            Source::File(path) => {
+                let text = fs::read_to_string(path)
+                    .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+                self.add_toml(&path.display().to_string(), &text);
+            }
+            Source::Toml { name, text } => self.add_toml(name, text),
+            Source::Environment(variables) => {
+                for (name, text) in variables {
+                    if let Some(path) = self.path_of(name) {
+                        self.leaves.push(Leaf { path, value: text.as_str().into(), origin: name.clone() });
+                    }
+                }
+            }
+            Source::Flag { flag, path, text } => {
+                let (path, value) = (path.clone(), text.as_str().into());
+                self.leaves.push(Leaf { path, value, origin: flag.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn add_toml(&mut self, name: &str, text: &str) {
         let (table, errors) = DeTable::parse_recoverable(text);
         let origin = |span: Range<usize>| format!("{name}:{}", line(text, span.start));
         if errors.is_empty() {
@@ -81,39 +133,9 @@ impl Sources {
         }
         self.faults.extend(errors.into_iter().map(|error| ConfigFault {
             origin: error.span().map_or_else(|| name.to_owned(), origin),
-            place: String::new(),
+            place: Vec::new(),
             message: format!("is not TOML: {}", error.message()),
         }));
-        self
-    }
-
-    /// Adds the variables that set keys, such as `DAMPER_SERVER__LISTEN`; others are ignored.
-    #[must_use]
-    pub fn with_environment(mut self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let set: BTreeMap<String, String> =
-            variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-        for (name, text) in set {
-            if let Some(path) = self.path_of(&name) {
-                self.leaves.push(Leaf { path, value: from_text(&text), origin: name });
-            }
-        }
-        self
-    }
-
-    /// Adds a flag of the command line that sets the key `path`.
-    #[must_use]
-    pub fn with_flag(mut self, flag: &str, path: &[&str], text: &str) -> Self {
-        let path = path.iter().map(|part| (*part).to_owned()).collect();
-        self.leaves.push(Leaf { path, value: from_text(text), origin: flag.to_owned() });
-        self
-    }
-
-    /// The configuration that the sources come to.
-    ///
-    /// # Errors
-    /// Every mistake of every source.
-    pub fn read(self) -> Result<Config, ConfigError> {
-        reader::read(&self.leaves, self.faults)
     }
 
     /// The key that a variable sets. Variables are in capitals, so a part is spelt as in a leaf before, if that
@@ -149,30 +171,9 @@ fn flatten(
             DeValue::Table(table) if !table.is_empty() => flatten(origin, path, table, leaves),
             found => {
                 let origin = origin(key.span());
-                leaves.push(Leaf { path: path.clone(), value: from_toml(found), origin });
+                leaves.push(Leaf { path: path.clone(), value: found.into(), origin });
             }
         }
         path.pop();
     }
-}
-
-fn from_toml(value: &DeValue<'_>) -> Value {
-    match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
-            .map_or(Value::Other("a number beyond all bounds"), Value::Whole),
-        DeValue::Float(number) => number.as_str().parse().map_or(Value::Other("no number"), Value::Number),
-        DeValue::Boolean(flag) => Value::Flag(*flag),
-        DeValue::Datetime(_) => Value::Other("a date"),
-        DeValue::Array(_) => Value::Other("a list"),
-        DeValue::Table(_) => Value::Section,
-    }
-}
-
-/// A variable's or a flag's text: a number or a flag if it reads like one.
-fn from_text(text: &str) -> Value {
-    let whole = || text.parse().ok().map(Value::Whole);
-    let flag = || text.parse().ok().map(Value::Flag);
-    let number = || text.parse().ok().map(Value::Number);
-    whole().or_else(flag).or_else(number).unwrap_or_else(|| Value::Text(text.to_owned()))
 }

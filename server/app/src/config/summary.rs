@@ -22,6 +22,10 @@ impl fmt::Display for Config {
             )?,
             Unknown::Refuse => writeln!(f, "unknown dependencies: refused")?,
         }
+        match self.caller_per_s {
+            Some(rate) => writeln!(f, "requests of one peer: up to {rate}/s")?,
+            None => writeln!(f, "requests of one peer: not limited")?,
+        }
         describe(f, "defaults", &settings.defaults)?;
         settings
             .dependencies

@@ -98,7 +98,7 @@ name = \"x\"
         "configuration:8: defaults.retry.per_s is \"many\"; give a number",
         "configuration:10: dependencies.payments.capacity_per_sec is not a key; did you mean capacity_per_s?",
         "configuration:11: dependencies.payments.max_delay_ms is -1; give a whole number from 0 to 18446744073709551615",
-        "configuration:12: dependencies.payments.breaker is 5; it is a section: give its keys",
+        "configuration:12: dependencies.payments.breaker is 5; give its keys: it is a section",
         "configuration:13: dependencies.payments.fail_mode is \"ajar\"; give one of: open, closed",
         "configuration:15: dependencies.payments.tenants.checkout.weight is 1.5; give a whole number",
         "configuration:16: dependencies.payments.tenants.checkout.wieght is not a key; did you mean weight?",
@@ -181,7 +181,12 @@ fn strangers_are_kept_out_unless_told_otherwise() {
 #[test]
 fn the_reference_names_every_key() {
     let reference = reference();
-    for key in keys::POLICY.iter().map(|key| key.path).chain(keys::SERVER.iter().map(|key| key.path)) {
+    for key in keys::POLICY
+        .iter()
+        .map(|key| key.path)
+        .chain(keys::SERVER.iter().map(|key| key.path))
+        .chain(keys::TENANT.iter().map(|key| key.path))
+    {
         assert!(reference.contains(key), "{key}");
     }
 }

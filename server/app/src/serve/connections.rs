@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use super::patience::Patient;
+use crate::guard::Peer;
 use crate::phase::{Life, Phase};
 
 /// Most connections at once; more wait to be accepted.
@@ -56,8 +57,8 @@ impl Connections {
                 accepted = self.next(&listener) => accepted,
             };
             match accepted {
-                Ok((stream, place)) => {
-                    let serving = serve(stream, Arc::clone(&builder), service.clone(), life.clone());
+                Ok((stream, peer, place)) => {
+                    let serving = serve(stream, peer, Arc::clone(&builder), service.clone(), life.clone());
                     tokio::spawn(async move {
                         serving.await;
                         drop(place);
@@ -75,10 +76,10 @@ impl Connections {
         }
     }
 
-    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, Peer, OwnedSemaphorePermit)> {
         let place = Arc::clone(&self.0).acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = listener.accept().await?;
-        Ok((stream, place))
+        let (stream, address) = listener.accept().await?;
+        Ok((stream, Peer(address.ip()), place))
     }
 }
 
@@ -101,6 +102,7 @@ fn builder() -> Builder<TokioExecutor> {
 /// Serves one connection to its end.
 async fn serve(
     stream: TcpStream,
+    peer: Peer,
     builder: Arc<Builder<TokioExecutor>>,
     service: TowerToHyperService<Router>,
     life: Life,
@@ -108,8 +110,9 @@ async fn serve(
     // An answer is one small write; waiting for more to send would cost it the client's time budget.
     let _ = stream.set_nodelay(true);
     let spoken = AtomicBool::new(false);
-    let service = service_fn(|request| {
+    let service = service_fn(|mut request: hyper::Request<_>| {
         spoken.store(true, Relaxed);
+        request.extensions_mut().insert(peer);
         service.call(request)
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream)), service));

@@ -1,8 +1,10 @@
 //! The messages that peers send, and the checks that their types leave open.
 
+use damper_protocol::admin::ForceRequest;
 use damper_protocol::{
     AskKind, AskRequest, BatchRequest, BreakerState, Dispatch, FailureClass, FailureReason, FailureSource,
-    MAX_DURATION_MS, Priority, RecoveryMode, ReturnRequest, SyncDependency, SyncRequest, name_fault,
+    ForcedBreaker, MAX_DURATION_MS, Priority, RecoveryMode, ReturnRequest, SyncDependency, SyncRequest,
+    name_fault,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -194,6 +196,16 @@ impl Message for BatchRequest {
 
 impl Message for ReturnRequest {
     const SHAPE: &'static Shape = &shape(&[field("token", Required, Rule::Text)]);
+    const MOST_BYTES: usize = 64 * KIB;
+    const ARRAYS: usize = 0;
+
+    fn is_sound(&self) -> bool {
+        true
+    }
+}
+
+impl Message for ForceRequest {
+    const SHAPE: &'static Shape = &shape(&[field("force", Required, words!(ForcedBreaker))]);
     const MOST_BYTES: usize = 64 * KIB;
     const ARRAYS: usize = 0;
 

@@ -97,6 +97,10 @@ async fn every_documented_metric_is_on_the_page_from_the_start() {
         assert!(samples.contains_key(&sample), "{class}");
     }
     assert_eq!(samples["damper_watch_streams"], 0.0);
+    assert_eq!((samples["damper_config_version"], samples["damper_caller_refusals_total"]), (1.0, 0.0));
+    for outcome in ["changed", "unchanged", "invalid"] {
+        assert_eq!(samples[&format!("damper_config_reloads_total{{outcome=\"{outcome}\"}}")], 0.0);
+    }
     assert!(samples.keys().any(|sample| sample.starts_with("damper_build_info{version=")));
     assert!(!samples.keys().any(|sample| sample.contains("tenant=")), "tenants are not labels");
 }

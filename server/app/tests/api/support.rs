@@ -1,5 +1,6 @@
 //! A server of a test's own, and the few requests that tests make.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use damper_server::{Config, Running};
@@ -27,9 +28,31 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(toml: &str) -> Self {
-        let config = Config::from_toml(toml).unwrap().on_any_port();
-        let running = damper_server::start(config).await.unwrap();
+        Self::start_with(Config::from_toml(toml).unwrap()).await
+    }
+
+    /// One whose configuration is a file, that can be written anew.
+    pub(crate) async fn start_with_file(file: &Path) -> Self {
+        Self::start_with(Config::load(Some(file), []).unwrap()).await
+    }
+
+    async fn start_with(config: Config) -> Self {
+        let running = damper_server::start(config.on_any_port()).await.unwrap();
         Self { running, http: Client::builder().no_proxy().build().unwrap() }
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> (u16, Value) {
+        answer(self.http.put(self.url(path)).json(body).send().await.unwrap()).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> (u16, Value) {
+        answer(self.http.delete(self.url(path)).send().await.unwrap()).await
+    }
+
+    /// The version of the configuration, as a client is told.
+    pub(crate) async fn config_version(&self) -> u64 {
+        let (_, synced) = self.post("/v1/sync", &json!({"client": {"id": "c", "incarnation": "1"}})).await;
+        synced["config_version"].as_u64().unwrap()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -116,6 +139,13 @@ async fn answer(response: Response) -> (u16, Value) {
         assert_eq!(body["type"], format!("urn:damper:problem:{}", body["code"].as_str().unwrap()));
     }
     (status, body)
+}
+
+/// A file of a test's own.
+pub(crate) fn file(name: &str, text: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).unwrap();
+    path
 }
 
 /// A retry that may wait two seconds.
