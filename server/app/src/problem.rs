@@ -252,3 +252,59 @@ impl IntoResponse for Fault {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    const PROTOCOL: &str = include_str!("../../../docs/protocol.md");
+
+    /// What stands in quotes behind a status in [`super::Fault::look`]: `(code, status)`.
+    fn codes() -> BTreeSet<&'static str> {
+        let source = include_str!("problem.rs");
+        let look = source.split("const fn look").nth(1).unwrap().split("fn detail").next().unwrap();
+        look.split("StatusCode::").skip(1).map(|look| look.split('"').nth(1).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_code_is_documented_with_its_remedy() {
+        let rows = PROTOCOL.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let documented: BTreeSet<&str> = rows.map(|(code, _)| code).collect();
+        assert!(codes().len() > 15);
+        assert_eq!(documented, codes());
+    }
+
+    #[test]
+    fn every_code_of_a_field_is_documented() {
+        let sources = [
+            include_str!("shape.rs"),
+            include_str!("problem.rs"),
+            include_str!("config/value.rs"),
+            include_str!("config/reader.rs"),
+            include_str!("config/json.rs"),
+            include_str!("api.rs"),
+            include_str!("api/plan.rs"),
+        ];
+        let told: BTreeSet<&str> = sources
+            .iter()
+            .flat_map(|source| ["fault(\"", "code: \"", "invalid(pointer, \""].map(|before| (source, before)))
+            .flat_map(|(source, before)| source.split(before).skip(1))
+            .map(|after| after.split('"').next().unwrap())
+            .filter(|code| *code != "unavailable")
+            .collect();
+        assert!(told.len() >= 4, "{told:?}");
+        for code in told {
+            assert!(PROTOCOL.contains(&format!("`{code}`")), "{code}");
+        }
+    }
+
+    #[test]
+    fn every_endpoint_is_documented() {
+        for route in crate::app::ROUTES {
+            assert!(
+                PROTOCOL.contains(&format!(" {route}`")) || PROTOCOL.contains(&format!(" {route}?")),
+                "{route}"
+            );
+        }
+    }
+}
