@@ -123,6 +123,9 @@ impl Dependency {
         }
         let tenant = self.tenant(now, &ask.tenant);
         self.learn_hold(now, tenant, ask);
+        if ask.kind == Kind::Retry && ask.attempt > 2 {
+            self.throttle.failed_again(now);
+        }
         let asked = match self.gates(now, tenant, ask) {
             Ok(window) => self.draw(now, tenant, ask, window, key.clone()),
             Err(denial) => Asked::Decided(self.deny(tenant, ask.kind, denial)),
@@ -239,6 +242,9 @@ impl Dependency {
         while let Some((ended, seconds)) = self.feed.roll(now, self.throttle.is_open()) {
             self.throttle.tick(ended, seconds);
             self.reshape(ended);
+        }
+        if self.throttle.pulse(now) {
+            self.reshape(now);
         }
         self.leases.advance(now);
         self.answers.advance(now);

@@ -18,6 +18,7 @@ pub(crate) struct Waiting {
     pub(crate) tenant: TenantKey,
     pub(crate) weight: u32,
     pub(crate) kind: Kind,
+    pub(crate) attempt: u32,
     pub(crate) priority: Priority,
     pub(crate) price: MicroTokens,
     pub(crate) window: Window,

@@ -4,6 +4,10 @@
 //! a fifth of the attempts, or fewer than a fifth of the retries succeed, or the ninetieth percentile of the
 //! latency is twice its healthy baseline; otherwise it rises by a tenth. The raw success share is not a signal:
 //! thirty per cent of independent errors with capacity to spare are what retries are for.
+//!
+//! Reports come a second late, and a large pool can do harm within it. But a retry that fails comes back as an
+//! ask for the next attempt, so the yield of retries is also seen in the asks themselves: every tenth of a second
+//! the level halves if, over the last half, hardly any of at least twenty retries was not heard of again.
 
 use crate::histogram::{Histogram, p90_us};
 use crate::ring::{Countable, Ring};
@@ -11,6 +15,9 @@ use crate::{Class, Moment, Ppm, Span, Totals};
 
 const LOOK_BACK_S: u64 = 5;
 const LEAST_SAMPLES: u64 = 20;
+/// How often the asks are looked at, and how far back.
+const PULSE: Span = Span::from_millis(100);
+const PULSES: usize = 5;
 const OVERLOAD: Ppm = Ppm::new(200_000);
 const YIELD: Ppm = Ppm::new(200_000);
 const STEP: u32 = 100_000;
@@ -26,6 +33,8 @@ pub(crate) struct Throttle {
     recent: Ring<Load>,
     baseline_us: Option<u64>,
     cause: Option<Cause>,
+    tries: Ring<Tries>,
+    next_pulse: Moment,
 }
 
 /// What turns retries down.
@@ -48,6 +57,20 @@ impl Cause {
             Self::Yield => "retry_yield",
             Self::Latency => "latency",
         }
+    }
+}
+
+/// Granted retries that may be asked for again, and those that were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tries {
+    granted: u64,
+    failed: u64,
+}
+
+impl Countable for Tries {
+    fn add(&mut self, other: &Self) {
+        self.granted = self.granted.saturating_add(other.granted);
+        self.failed = self.failed.saturating_add(other.failed);
     }
 }
 
@@ -75,8 +98,14 @@ impl Countable for Load {
 
 impl Throttle {
     pub(crate) fn new(now: Moment) -> Self {
-        let recent = Ring::new(now, Span::from_secs(LOOK_BACK_S), 5);
-        Self { level: Ppm::ONE, recent, baseline_us: None, cause: None }
+        Self {
+            level: Ppm::ONE,
+            recent: Ring::new(now, Span::from_secs(LOOK_BACK_S), 5),
+            baseline_us: None,
+            cause: None,
+            tries: Ring::new(now, PULSE.scaled(PULSES as u64, 1), PULSES),
+            next_pulse: now,
+        }
     }
 
     /// In (0, 1].
@@ -114,6 +143,31 @@ impl Throttle {
             latency: difference.latency,
         };
         self.recent.add(now, &load);
+    }
+
+    /// A retry was granted that is not the last of its operation.
+    pub(crate) fn tried(&mut self, now: Moment) {
+        self.tries.add(now, &Tries { granted: 1, failed: 0 });
+    }
+
+    /// An operation asks for another retry: the one before has failed.
+    pub(crate) fn failed_again(&mut self, now: Moment) {
+        self.tries.add(now, &Tries { granted: 0, failed: 1 });
+    }
+
+    /// Looks at the asks, at most once in a tenth of a second. True if the level has changed.
+    pub(crate) fn pulse(&mut self, now: Moment) -> bool {
+        if now < self.next_pulse {
+            return false;
+        }
+        self.next_pulse = now.after(PULSE);
+        let Tries { granted, failed } = self.tries.sum(now);
+        let in_vain = granted >= LEAST_SAMPLES && !YIELD.reached_by(granted.saturating_sub(failed), granted);
+        if in_vain {
+            self.cause = Some(Cause::Yield);
+            self.level = Ppm::new((self.level.get() / 2).max(LEAST));
+        }
+        in_vain
     }
 
     /// Ends a second, or `seconds` of them in which nothing was reported.

@@ -45,6 +45,7 @@ impl Dependency {
         }
         let price = self.price(ask);
         if window.opens <= now && !self.queue.has_eligible() && self.take(now, ask.kind, price) {
+            self.note_try(now, ask.kind, ask.attempt);
             return Asked::Decided(self.grant(now, tenant, ask.kind, reason, price));
         }
         // A hedge or a probe that would have to wait is not worth having.
@@ -54,6 +55,13 @@ impl Dependency {
             return Asked::Decided(self.deny(tenant, ask.kind, denial));
         }
         self.enqueue(now, tenant, ask, window, answer_key)
+    }
+
+    /// Whether a retry was in vain is told by the ask that follows it; none follows the last.
+    fn note_try(&mut self, now: Moment, kind: Kind, attempt: u32) {
+        if kind == Kind::Retry && attempt < self.policy.max_attempts {
+            self.throttle.tried(now);
+        }
     }
 
     /// Hedges draw on the pool like everyone, and on their own share of it besides, which closes as soon as
@@ -80,6 +88,7 @@ impl Dependency {
             tenant,
             weight: self.policy.weight(&ask.tenant),
             kind: ask.kind,
+            attempt: ask.attempt,
             priority: ask.priority,
             price: self.price(ask),
             window,
@@ -141,10 +150,13 @@ impl Dependency {
 
     /// Answers an ask that has left the queue.
     pub(super) fn release(&mut self, now: Moment, id: AskId, waiting: Waiting, release: Release) {
-        let Waiting { tenant, kind, price, asked_at, answer_key, .. } = waiting;
+        let Waiting { tenant, kind, attempt, price, asked_at, answer_key, .. } = waiting;
         let reason = if now > asked_at { Reason::AfterDelay } else { Reason::WithinBudget };
         let decision = match release {
-            Release::Granted => self.grant(now, tenant, kind, reason, price),
+            Release::Granted => {
+                self.note_try(now, kind, attempt);
+                self.grant(now, tenant, kind, reason, price)
+            }
             Release::Denied(denial) => self.deny(tenant, kind, denial),
         };
         let decision = Decision { waited: now.since(asked_at), ..decision };

@@ -4,6 +4,7 @@ mod bench;
 mod bounds;
 mod breaking;
 mod decisions;
+mod drill;
 mod fairness;
 mod history;
 mod known_bugs;

@@ -18,6 +18,7 @@ impl Bench {
             tenant: self.tenants.key(Moment::ORIGIN, tenant, |_| false),
             weight,
             kind: Kind::Retry,
+            attempt: 2,
             priority: Priority::Normal,
             price: MicroTokens::ONE,
             window: Window { opens: Moment::ORIGIN, closes: Moment::from_millis(1000) },

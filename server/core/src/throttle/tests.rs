@@ -110,3 +110,24 @@ fn it_never_reaches_zero_and_a_long_silence_opens_it() {
     bench.throttle.tick(bench.now(), 1000);
     assert!(bench.throttle.is_open());
 }
+
+#[test]
+fn retries_that_are_asked_for_again_turn_it_down_within_tenths_of_a_second() {
+    let tries = |granted: u64, failed: u64| {
+        let mut throttle = Throttle::new(Moment::ORIGIN);
+        (0..granted).for_each(|_| throttle.tried(Moment::from_millis(50)));
+        (0..failed).for_each(|_| throttle.failed_again(Moment::from_millis(90)));
+        let levels: Vec<u32> = [100, 150, 200, 300, 400, 500, 600, 700]
+            .map(|ms| {
+                throttle.pulse(Moment::from_millis(ms));
+                throttle.level().get()
+            })
+            .to_vec();
+        levels
+    };
+    let halved = [500_000, 500_000, 250_000, 125_000, 62_500, 62_500, 62_500, 62_500];
+    assert_eq!(tries(100, 81), halved, "half a second later it is forgotten");
+    assert_eq!(tries(100, 80), [1_000_000; 8], "a fifth was not heard of again");
+    assert_eq!(tries(19, 19), [1_000_000; 8], "too few to tell");
+    assert_eq!(tries(20, 500), halved, "whatever is claimed on top");
+}
