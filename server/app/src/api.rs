@@ -48,7 +48,9 @@ impl<S: Sync> FromRequestParts<S> for Parameters {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
         let pairs = axum::extract::Query::try_from_uri(&parts.uri);
-        pairs.map(|pairs| Self(pairs.0)).map_err(|_| Fault::Malformed("the query cannot be read".to_owned()))
+        pairs.map(|pairs| Self(pairs.0)).map_err(|_| {
+            Fault::Malformed("the query cannot be read; percent-encode names and values".to_owned())
+        })
     }
 }
 

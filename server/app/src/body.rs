@@ -75,7 +75,7 @@ async fn read(body: Body, most: usize) -> Result<Bytes, Fault> {
     match whole.map_err(|_| Fault::TooSlow)? {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Fault::TooLarge(most)),
-        Err(_) => Err(Fault::Malformed("the body broke off".to_owned())),
+        Err(_) => Err(Fault::Malformed("the body broke off; send all of it".to_owned())),
     }
 }
 
@@ -108,7 +108,7 @@ fn value(body: &[u8]) -> Result<Value, Fault> {
 fn check_depth(body: &[u8]) -> Result<(), Fault> {
     // Counting is quicker than following, and nearly always enough.
     if count(body, |byte| matches!(byte, b'[' | b'{')) > DEEPEST && depth(body) > DEEPEST {
-        return Err(Fault::Malformed(format!("it nests deeper than {DEEPEST}")));
+        return Err(Fault::Malformed(format!("it nests too deep; send at most {DEEPEST} levels")));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod samples;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use damper_engine::{EngineError, MemoryEngine};
+use prometheus::core::Collector;
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder, exponential_buckets,
@@ -66,68 +67,51 @@ impl Metrics {
 
     fn try_new(engine: MemoryEngine) -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let requests = IntCounterVec::new(
-            Opts::new("damper_http_requests_total", "Requests by route and status code."),
-            &["route", "code"],
-        )?;
-        let durations = HistogramVec::new(
-            HistogramOpts::new(
-                "damper_decision_duration_seconds",
-                "Time from a request's head to its answer's head, by route; a wait in the delay queue comes after.",
-            )
-            .buckets(exponential_buckets(50e-6, 2.0, 13)?),
-            &["op"],
-        )?;
-        let streams = IntGauge::new("damper_watch_streams", "Watch streams that are open.")?;
-        let refusals = IntCounterVec::new(
-            Opts::new(
-                "damper_dependencies_refused_total",
-                "Reports on dependencies that the server does not keep.",
-            ),
-            &["reason"],
-        )?;
-        for reason in REFUSALS {
-            refusals.with_label_values(&[reason]);
-        }
+        let durations = HistogramOpts::new(
+            "damper_decision_duration_seconds",
+            "Time from a request's head to its answer's head, by route; a wait in the delay queue comes after.",
+        );
+        let durations = durations.buckets(exponential_buckets(50e-6, 2.0, 13)?);
+        let durations = registered(&registry, HistogramVec::new(durations, &["op"])?)?;
+        let requests =
+            ("damper_http_requests_total", "Requests by route and status code.", &["route", "code"][..]);
+        let requests = counters(&registry, requests, [])?;
+        let refusals = (
+            "damper_dependencies_refused_total",
+            "Reports on dependencies that the server does not keep.",
+            &["reason"][..],
+        );
+        let reloads = (
+            "damper_config_reloads_total",
+            "Reloads of the configuration, by what became of them.",
+            &["outcome"][..],
+        );
         let config_version = IntGauge::new(
             "damper_config_version",
             "The version of the configuration in force; rises with each change.",
         )?;
         config_version.set(1);
-        let reloads = IntCounterVec::new(
-            Opts::new("damper_config_reloads_total", "Reloads of the configuration, by what became of them."),
-            &["outcome"],
-        )?;
-        for outcome in Reload::ALL {
-            reloads.with_label_values(&[outcome.as_str()]);
-        }
         let caller_refusals = IntCounter::new(
             "damper_caller_refusals_total",
             "Requests that were refused because their peer calls too often.",
         )?;
-        registry.register(Box::new(config_version.clone()))?;
-        registry.register(Box::new(reloads.clone()))?;
-        registry.register(Box::new(caller_refusals.clone()))?;
-        registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(durations.clone()))?;
-        registry.register(Box::new(streams.clone()))?;
-        registry.register(Box::new(refusals.clone()))?;
-        registry.register(Box::new(build_info()?))?;
-        registry.register(Box::new(start_time()?))?;
+        let streams = IntGauge::new("damper_watch_streams", "Watch streams that are open.")?;
+        registered(&registry, build_info()?)?;
+        registered(&registry, start_time()?)?;
         registry.register(Box::new(Dependencies::new(engine)?))?;
         let usual = ROUTES.iter().map(|route| {
             (*route, requests.with_label_values(&[*route, "200"]), durations.with_label_values(&[*route]))
         });
         Ok(Self {
             usual: usual.collect(),
+            streams: registered(&registry, streams)?,
+            refusals: counters(&registry, refusals, REFUSALS)?,
+            config_version: registered(&registry, config_version)?,
+            reloads: counters(&registry, reloads, Reload::ALL.map(Reload::as_str))?,
+            caller_refusals: registered(&registry, caller_refusals)?,
             registry,
             requests,
             durations,
-            streams,
-            refusals,
-            config_version,
-            reloads,
-            caller_refusals,
         })
     }
 
@@ -194,6 +178,24 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.dec();
     }
+}
+
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) -> prometheus::Result<M> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+/// Counters of this name, help and labels; those with one of these values are there before they count.
+fn counters<const N: usize>(
+    registry: &Registry,
+    (name, help, labels): (&str, &str, &[&str]),
+    values: [&str; N],
+) -> prometheus::Result<IntCounterVec> {
+    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+    for value in values {
+        counters.with_label_values(&[value]);
+    }
+    registered(registry, counters)
 }
 
 fn build_info() -> prometheus::Result<IntGauge> {

@@ -20,7 +20,7 @@ const AWAY_FOR: Duration = Duration::from_secs(1);
 /// Why a request is not answered as asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// The body is not JSON, or nests too deep.
+    /// The query or the body cannot be read: why, and the remedy.
     Malformed(String),
     /// Fields of the body or the query that cannot be.
     Invalid(Vec<InvalidField>),
@@ -69,7 +69,7 @@ impl Fault {
 
     const fn look(&self) -> Look {
         match self {
-            Self::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed", "The body cannot be read"),
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, "malformed", "The request cannot be read"),
             Self::Invalid(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "invalid_field", "A field is missing or cannot be")
             }
@@ -231,7 +231,10 @@ impl From<ConfigError> for Fault {
 
 /// The price of an ask that would wait for ever; `ask` is the pointer to the ask in the body.
 pub(crate) fn cost_above(ask: &str, burst: MicroTokens) -> InvalidField {
-    let detail = format!("is above the pool's burst of {}; it would wait for ever", burst.as_tokens());
+    let detail = format!(
+        "is above the pool's burst of {}, so it would wait for ever; give at most that, or raise retry.burst",
+        burst.as_tokens()
+    );
     invalid(format!("{ask}/cost"), "out_of_range", detail)
 }
 

@@ -30,7 +30,7 @@ const DRAINS_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// It cannot listen where it should.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; give another address with --listen or server.listen")]
     Listen {
         /// Where.
         address: SocketAddr,
@@ -41,7 +41,7 @@ pub enum ServeError {
     #[error("connections were still open after {} s", DRAINS_WITHIN.as_secs())]
     Overrun,
     /// The server's task panicked.
-    #[error("the server's own task panicked")]
+    #[error("the server's own task panicked; its log has the details")]
     Panicked,
 }
 

@@ -12,7 +12,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on any machine.
@@ -76,12 +77,20 @@ fn send(signal: &str, process: &Process) {
     assert!(killed.success());
 }
 
-/// Reads the log up to a line that says this.
-fn until(log: &mut impl BufRead, word: &str) -> String {
+/// Reads the log up to a line that says this. A server that never says it does not keep the test waiting.
+fn until(process: &Process, log: &mut impl BufRead, word: &str) -> String {
+    let (said, saying) = mpsc::channel::<()>();
+    let pid = process.0.id().to_string();
+    thread::spawn(move || {
+        if saying.recv_timeout(HARD) == Err(RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+    });
     let mut read = String::new();
     while !read.lines().last().is_some_and(|line| line.contains(word)) {
         assert_ne!(log.read_line(&mut read).unwrap(), 0, "the log ended: {read}");
     }
+    drop(said);
     read
 }
 
@@ -224,7 +233,7 @@ fn sighup_reads_the_configuration_again_and_mistakes_change_nothing() {
     ] {
         fs::write(&path, text).unwrap();
         send("-HUP", &server);
-        until(&mut log, says);
+        until(&server, &mut log, says);
     }
     assert!(std::net::TcpStream::connect(&address).is_ok(), "it runs on, at the address of its flag");
     terminate(&server);

@@ -7,6 +7,7 @@ use damper_core::Force;
 use damper_engine::Configured;
 use damper_protocol::admin::{ForceRequest, ReloadResponse};
 use damper_protocol::{DependencyState, ForcedBreaker, problem::Problem};
+use tokio::task::spawn_blocking;
 
 use super::{Name, json};
 use crate::app::App;
@@ -60,7 +61,8 @@ pub(crate) async fn put(
     Name(name): Name,
     AnyJson(policy): AnyJson,
 ) -> Result<Response, Fault> {
-    let status = match app.put_policy(&name, &policy)? {
+    let (changing, named) = (app.clone(), name.clone());
+    let status = match aside(move || changing.put_policy(&named, &policy)).await?? {
         Configured::Made => StatusCode::CREATED,
         Configured::Changed | Configured::Unchanged => StatusCode::OK,
     };
@@ -77,7 +79,7 @@ pub(crate) async fn put(
     (status = "4XX", description = "Nothing was changed", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn delete(State(app): State<App>, Name(name): Name) -> Result<StatusCode, Fault> {
-    app.forget(&name).map(|()| StatusCode::NO_CONTENT)
+    aside(move || app.forget(&name)).await?.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Reads the configuration file again, as SIGHUP does.
@@ -90,10 +92,13 @@ pub(crate) async fn delete(State(app): State<App>, Name(name): Name) -> Result<S
     (status = "4XX", description = "Nothing was changed", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn reload(State(app): State<App>) -> Result<Response, Fault> {
-    // Reading a file may block.
-    let reloaded = tokio::task::spawn_blocking(move || app.reload()).await.map_err(|_| Fault::Bug)?;
-    let Reloaded { config_version, changed } = reloaded.map_err(Fault::from)?;
+    let Reloaded { config_version, changed } = aside(move || app.reload()).await??;
     Ok(json(&ReloadResponse { config_version, changed }))
+}
+
+/// Changes something where it holds nobody up: a reload reads a file, and the other changes wait for it.
+async fn aside<T: Send + 'static>(change: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    spawn_blocking(change).await.map_err(|_| Fault::Bug)
 }
 
 fn state(app: &App, name: &str) -> Result<Response, Fault> {
