@@ -148,3 +148,33 @@ async fn waiting_asks_keep_their_places_through_a_reload() {
     let answer: Value = waiting.json().await.unwrap();
     assert_eq!(answer["reason"], "after_delay", "at the new rate, at once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_raised_lowered_removed_and_added_again_always_limits() {
+    let rule = |per_s: u32| {
+        slow(&format!(
+            "[dependencies.mail]\ncapacity_per_s = 100\n\
+             retry = {{ per_s = {per_s}, floor_per_s = {per_s}, burst = 10 }}"
+        ))
+    };
+    let path = file("rule.toml", &rule(10));
+    let server = Server::start_with_file(&path).await;
+    let started = server.running.engine().now();
+    let asks: Vec<Value> =
+        (0..200).map(|tenant| with(of("mail"), json!({"tenant": tenant.to_string()}))).collect();
+    let sync = json!({"client": {"id": "c", "incarnation": "1"},
+        "dependencies": {"mail": {"wants_first_per_s": 50, "totals": {"logical": 1}}}});
+    let mut granted = 0;
+    for text in [rule(10), rule(50), rule(1), slow("")].iter().cycle().take(40) {
+        file("rule.toml", text);
+        assert_eq!(server.post(RELOAD, &json!({})).await.0, 200);
+        let (_, batch) = server.post("/v1/tokens/batch", &json!({"asks": asks})).await;
+        let answers = batch["answers"].as_array().unwrap();
+        granted += answers.iter().filter(|answer| answer["decision"] == "granted").count();
+        assert_eq!(server.post("/v1/sync", &sync).await.0, 200);
+        let pool = server.state("mail").await["pool"].clone();
+        assert_eq!((&pool["issued"], &pool["granted"]), (&json!(granted as f64), &pool["issued"]));
+        let took = server.running.engine().now().since(started).as_nanos() as f64 / 1e9;
+        assert!((1.0..=10.0 + 50.0 * took).contains(&(granted as f64)), "{granted} in {took} s");
+    }
+}
