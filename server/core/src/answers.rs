@@ -54,10 +54,20 @@ impl Answers {
         self.by_key.remove(key);
     }
 
+    /// Forgets what is old. An ask that still waits is not: however long it takes, a repeat waits with it.
     pub(crate) fn advance(&mut self, now: Moment) {
         while self.by_age.front().is_some_and(|(until, _)| now >= *until) {
+            let waiting = self.by_age.front().and_then(|(until, key)| self.waiting(*until, key));
             self.forget_oldest();
+            if let Some((key, asked)) = waiting {
+                self.keep(now, key, asked);
+            }
         }
+    }
+
+    fn waiting(&self, until: Moment, key: &AnswerKey) -> Option<(AnswerKey, Asked)> {
+        let answer = self.by_key.get(key).filter(|answer| answer.until == until)?;
+        matches!(*answer.asked, Asked::Waiting(_)).then(|| (key.clone(), Asked::clone(&answer.asked)))
     }
 
     fn forget_oldest(&mut self) {
@@ -71,14 +81,28 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AskId;
+    use crate::{AskId, BreakerState, BreakerVersion, Decision, Reason, Verdict};
 
     fn at(seconds: u64) -> Moment {
         Moment::ORIGIN.after(Span::from_secs(seconds))
     }
 
-    fn keep(answers: &mut Answers, seconds: u64, request_id: &str, id: u64) {
-        answers.keep(at(seconds), AnswerKey::new("t", request_id), Asked::Waiting(AskId(id)));
+    /// A decision that can be told by its number.
+    fn decided(number: u64) -> Asked {
+        Asked::Decided(Decision {
+            verdict: Verdict::Shed,
+            reason: Reason::QueueFull,
+            grant: None,
+            waited: Span::from_nanos(number),
+            retry_after: None,
+            suppress: Span::ZERO,
+            breaker: BreakerVersion { state: BreakerState::Closed, version: 1 },
+            would_have_been: None,
+        })
+    }
+
+    fn keep(answers: &mut Answers, seconds: u64, request_id: &str, number: u64) {
+        answers.keep(at(seconds), AnswerKey::new("t", request_id), decided(number));
     }
 
     fn get(answers: &Answers, request_id: &str) -> Option<Asked> {
@@ -91,8 +115,19 @@ mod tests {
         keep(&mut answers, 0, "r", 1);
         keep(&mut answers, 30, "r", 2);
         answers.advance(at(60));
-        assert_eq!(get(&answers, "r"), Some(Asked::Waiting(AskId(2))));
+        assert_eq!(get(&answers, "r"), Some(decided(2)));
         answers.advance(at(90));
+        assert_eq!(get(&answers, "r"), None);
+    }
+
+    #[test]
+    fn an_ask_that_waits_is_remembered_for_as_long_as_it_does() {
+        let (mut answers, key) = (Answers::default(), AnswerKey::new("t", "r"));
+        answers.keep(at(0), key.clone(), Asked::Waiting(AskId(7)));
+        answers.advance(at(3600));
+        assert_eq!(get(&answers, "r"), Some(Asked::Waiting(AskId(7))));
+        answers.keep(at(3600), key, decided(1));
+        answers.advance(at(3660));
         assert_eq!(get(&answers, "r"), None);
     }
 

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use crate::jitter::Jitter;
 use crate::policy::BreakerPolicy;
 use crate::ring::{Countable, Ring};
+use crate::tenants::TenantKey;
 use crate::units::{PPM, scale};
 use crate::{
     BreakerState, BreakerVersion, BreakerView, Class, Moment, OnOpen, Ppm, Report, Span, TokenId, Totals,
@@ -74,6 +75,7 @@ impl Countable for Counts {
 #[cfg_attr(damper_model, derive(PartialEq, Eq, Hash))]
 struct Probe {
     token: TokenId,
+    tenant: TenantKey,
     expires: Moment,
 }
 
@@ -190,8 +192,8 @@ impl Breaker {
     }
 
     /// Hands out the probe that `token` stands for; its lease ends after `probe_ttl`.
-    pub(crate) fn lease_probe(&mut self, now: Moment, token: TokenId) {
-        self.probes.push_back(Probe { token, expires: now.after(self.policy.probe_ttl) });
+    pub(crate) fn lease_probe(&mut self, now: Moment, tenant: TenantKey, token: TokenId) {
+        self.probes.push_back(Probe { token, tenant, expires: now.after(self.policy.probe_ttl) });
     }
 
     /// Takes an unused probe back. False if it is not out.
@@ -200,14 +202,13 @@ impl Breaker {
         place.and_then(|place| self.probes.remove(place)).is_some()
     }
 
-    /// Counts what a client's report adds.
-    pub(crate) fn report(&mut self, now: Moment, report: &Report, difference: &Totals) {
-        self.adopt(now, report);
+    /// Counts what a report of one of `tenant`'s clients adds.
+    pub(crate) fn report(&mut self, now: Moment, tenant: TenantKey, report: &Report, difference: &Totals) {
         let succeeded = difference.success;
         let failed = difference.failed(Class::Transient).saturating_add(difference.failed(Class::Fatal));
         match &report.probes {
             Some(results) => results.iter().for_each(|(token, success)| self.settle(now, *token, *success)),
-            None => self.settle_by_totals(now, report.breaker_version, succeeded, failed),
+            None => self.settle_by_totals(now, tenant, report.breaker_version, succeeded, failed),
         }
         if report.breaker_version != 0 && report.breaker_version != self.version {
             self.stale_results = self.stale_results.saturating_add(succeeded.saturating_add(failed));
@@ -217,8 +218,9 @@ impl Breaker {
         }
     }
 
-    /// A client that saw this breaker open under another server life must not find it closed after a restart.
-    fn adopt(&mut self, now: Moment, report: &Report) {
+    /// A client that saw this breaker open under another server life must not find it closed after a restart. To
+    /// be heard only while this life is young: later, nobody can have seen a version that it did not give out.
+    pub(crate) fn adopt(&mut self, now: Moment, report: &Report) {
         let ahead = self.version < report.breaker_version && report.breaker_version <= LARGEST_ADOPTED;
         if !ahead || self.forced.is_some() {
             return;
@@ -260,17 +262,30 @@ impl Breaker {
         }
     }
 
-    /// Settles the probes of a client that reports no results by what its totals add. More results than
+    /// Settles the probes of a tenant whose client reports no results by what its totals add. More results than
     /// probes out must be attempts from before, so only as many count.
-    fn settle_by_totals(&mut self, now: Moment, version: u64, succeeded: u64, failed: u64) {
-        if self.state != BreakerState::HalfOpen || version != self.version || self.probes.is_empty() {
+    fn settle_by_totals(
+        &mut self,
+        now: Moment,
+        tenant: TenantKey,
+        version: u64,
+        succeeded: u64,
+        failed: u64,
+    ) {
+        let own = self.probes.iter().filter(|probe| probe.tenant == tenant).count();
+        if self.state != BreakerState::HalfOpen || version != self.version || own == 0 {
             return;
         }
         if failed > 0 {
             return self.trip(now);
         }
-        let settled = usize::try_from(succeeded).unwrap_or(usize::MAX).min(self.probes.len());
-        self.probes.drain(..settled);
+        let settled = usize::try_from(succeeded).unwrap_or(usize::MAX).min(own);
+        let mut left = settled;
+        self.probes.retain(|probe| {
+            let settles = probe.tenant == tenant && left > 0;
+            left -= usize::from(settles);
+            !settles
+        });
         self.succeed(now, u32::try_from(settled).unwrap_or(u32::MAX));
     }
 

@@ -127,12 +127,13 @@ impl Dependency {
             self.throttle.failed_again(now);
         }
         let asked = match self.gates(now, tenant, ask) {
-            Ok(window) => self.draw(now, tenant, ask, window, key.clone()),
+            // A shadow's answer is given at once; what becomes of its place in the queue answers nobody.
+            Ok(window) => self.draw(now, tenant, ask, window, key.clone().filter(|_| !self.policy.shadow)),
             Err(denial) => Asked::Decided(self.deny(tenant, ask.kind, denial)),
         };
         let asked = if self.policy.shadow { self.shadow(now, tenant, ask, asked) } else { asked };
         if let Some(key) = key {
-            self.answers.keep(now, key, asked.clone());
+            self.remember(now, key, asked.clone());
         }
         Ok(asked)
     }
@@ -172,6 +173,9 @@ impl Dependency {
     pub fn return_token(&mut self, now: Moment, token: TokenId) -> bool {
         let now = self.advance(now);
         let Some(lease) = self.leases.give_back(now, token) else { return false };
+        if let Some(key) = lease.answer_key {
+            self.answers.forget(&key);
+        }
         self.breaker_of(lease.tenant).return_probe(token);
         if lease.cost > MicroTokens::ZERO {
             self.pool.give_back(now, lease.cost);
@@ -200,7 +204,13 @@ impl Dependency {
             spender.count_logical(now, difference.logical);
         }
         let signal = if covers.is_some() { difference } else { Totals::default() };
-        self.with_breaker(now, tenant, |breaker| breaker.report(now, report, &signal));
+        let learning = self.allocations.is_learning(now);
+        self.with_breaker(now, tenant, |breaker| {
+            if learning {
+                breaker.adopt(now, report);
+            }
+            breaker.report(now, tenant, report, &signal);
+        });
         Advice {
             first: self.lease_first_attempts(now, tenant, report),
             learning: self.allocations.is_learning(now),
@@ -273,7 +283,8 @@ impl Dependency {
     }
 
     fn learn_hold(&mut self, now: Moment, tenant: TenantKey, ask: &Ask) {
-        let wait = ask.failure.as_ref().and_then(|failure| failure.retry_after);
+        let told = ask.failure.as_ref().filter(|failure| failure.class.is_retryable());
+        let wait = told.and_then(|failure| failure.retry_after);
         let (Some(wait), Some(tenant)) = (wait, self.tenants.get_mut(tenant)) else { return };
         // A longer hold replaces a shorter one, never the reverse.
         let (before, after) = (tenant.hold_until, now.after(wait.min(LONGEST_HOLD)));

@@ -56,7 +56,7 @@ impl Feed {
     /// Counts the first attempts of a report that covers so long.
     pub(crate) fn count(&mut self, difference: &Totals, covers: Span) {
         // Reports a second apart come a little early or late; half a second does not make them two.
-        let seconds = (covers.as_nanos() + NANOS_PER_S / 2) / NANOS_PER_S;
+        let seconds = covers.as_nanos().saturating_add(NANOS_PER_S / 2) / NANOS_PER_S;
         let slots = seconds.clamp(1, LOOK_AHEAD as u64);
         let paid = |count: u64| scale(count, slots, seconds.max(1));
         let (started, succeeded) = (paid(difference.logical), paid(difference.first_successes()));

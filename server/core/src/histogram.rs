@@ -14,12 +14,17 @@ pub const fn bound_ms(bucket: usize) -> Option<u64> {
     if bucket + 1 < BUCKETS { Some(1 << bucket) } else { None }
 }
 
+/// How many durations there are.
+#[must_use]
+pub fn count(counts: &Histogram) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 /// The ninetieth percentile in microseconds, interpolated within its bucket; [`None`] of nothing. The last
 /// bucket counts as twice its lower bound.
 #[must_use]
 pub fn p90_us(counts: &Histogram) -> Option<u64> {
-    let total = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-    let rank = scale(total, 9, 10).max(1);
+    let rank = scale(count(counts), 9, 10).max(1);
     let mut below = 0_u64;
     for (bucket, count) in counts.iter().enumerate() {
         if below.saturating_add(*count) >= rank && *count > 0 {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::answers::AnswerKey;
 use crate::tenants::TenantKey;
 use crate::{Kind, MicroTokens, Moment, TokenId};
 
@@ -17,7 +18,7 @@ pub(crate) struct Leases {
 }
 
 /// A granted token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(damper_model, derive(Hash))]
 pub(crate) struct Lease {
     pub(crate) tenant: TenantKey,
@@ -25,6 +26,8 @@ pub(crate) struct Lease {
     /// What the pool was paid; zero for a token that it did not pay for.
     pub(crate) cost: MicroTokens,
     pub(crate) expires: Moment,
+    /// The request that it answered.
+    pub(crate) answer_key: Option<AnswerKey>,
 }
 
 impl Leases {
@@ -41,12 +44,20 @@ impl Leases {
         self.live.get_mut(place)?.take_if(|lease| now < lease.expires)
     }
 
+    /// Notes which request a token answers.
+    pub(crate) fn answers(&mut self, token: TokenId, key: AnswerKey) {
+        let place = token.number().checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        if let Some(Some(lease)) = place.and_then(|place| self.live.get_mut(place)) {
+            lease.answer_key = Some(key);
+        }
+    }
+
     /// Forgets what has expired.
     pub(crate) fn advance(&mut self, now: Moment) {
         while let Some(oldest) = self.live.front()
-            && oldest.is_none_or(|lease| now >= lease.expires)
+            && oldest.as_ref().is_none_or(|lease| now >= lease.expires)
         {
-            let retry = oldest.is_some_and(|lease| lease.kind == Kind::Retry);
+            let retry = oldest.as_ref().is_some_and(|lease| lease.kind == Kind::Retry);
             self.expired_retries += u64::from(retry);
             self.live.pop_front();
             self.first += 1;
@@ -71,7 +82,7 @@ mod tests {
 
     fn lease(expires: Moment) -> Lease {
         let tenant = Tenants::default().key(Moment::ORIGIN, "t", |_| false);
-        Lease { tenant, kind: Kind::Retry, cost: MicroTokens::ONE, expires }
+        Lease { tenant, kind: Kind::Retry, cost: MicroTokens::ONE, expires, answer_key: None }
     }
 
     #[test]

@@ -153,10 +153,16 @@ impl State {
         }
         if server.pool.take(now, MicroTokens::ONE) {
             let tenant = TenantKey::NOBODY;
-            let lease = Lease { tenant, kind: Kind::Retry, cost: MicroTokens::ONE, expires: now.after(TTL) };
+            let lease = Lease {
+                tenant,
+                kind: Kind::Retry,
+                cost: MicroTokens::ONE,
+                expires: now.after(TTL),
+                answer_key: None,
+            };
             let token = server.leases.grant(lease);
             if half_open {
-                server.breaker.lease_probe(now, token);
+                server.breaker.lease_probe(now, tenant, token);
             }
             server.issued += 1;
             self.held[client] = Some((at, server.born, token, half_open));
@@ -171,7 +177,7 @@ impl State {
                 totals.failures[Class::Transient.index()] = u64::from(!success);
                 let probes = Some(probe.map(|token| (token, success)).into_iter().collect());
                 let report = Report { breaker_version: version, probes, ..Report::default() };
-                self.servers[server].breaker.report(now, &report, &totals);
+                self.servers[server].breaker.report(now, TenantKey::NOBODY, &report, &totals);
             }
             Message::Return { server, token } => {
                 let server = &mut self.servers[server];

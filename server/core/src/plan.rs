@@ -119,7 +119,8 @@ impl Plan {
         let by_attempt_per_s: Vec<f64> = shares.map(|share| share * arrival_per_s).collect();
         let amplification = amplification(failure_rate, max_attempts);
         let physical_per_s = arrival_per_s * amplification;
-        let retry_demand_per_s: f64 = by_attempt_per_s.iter().skip(1).sum();
+        // The sum of nothing is -0.0.
+        let retry_demand_per_s = by_attempt_per_s.iter().skip(1).sum::<f64>() + 0.0;
         let unanswered = std::iter::repeat_n(failure_rate, max_attempts as usize).product::<f64>();
         Self {
             given,

@@ -9,7 +9,7 @@
 //! ask for the next attempt, so the yield of retries is also seen in the asks themselves: every tenth of a second
 //! the level halves if, over the last half, hardly any of at least twenty retries was not heard of again.
 
-use crate::histogram::{Histogram, p90_us};
+use crate::histogram::{Histogram, count, p90_us};
 use crate::ring::{Countable, Ring};
 use crate::{Class, Moment, Ppm, Span, Totals};
 
@@ -173,7 +173,7 @@ impl Throttle {
     /// Ends a second, or `seconds` of them in which nothing was reported.
     pub(crate) fn tick(&mut self, now: Moment, seconds: u64) {
         let load = self.recent.sum(now);
-        let p90_us = p90_us(&load.latency).filter(|_| load.latency.iter().sum::<u64>() >= LEAST_SAMPLES);
+        let p90_us = p90_us(&load.latency).filter(|_| count(&load.latency) >= LEAST_SAMPLES);
         self.cause = self.signal(&load, p90_us);
         let level = self.level.get();
         self.level = match self.cause {

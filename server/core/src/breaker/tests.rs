@@ -33,7 +33,7 @@ impl Bench {
         let mut difference = Totals { success, ..Totals::default() };
         difference.failures[class.index()] = failed;
         let report = Report { breaker_version, ..Report::default() };
-        self.breaker.report(self.now, &report, &difference);
+        self.breaker.report(self.now, TenantKey::NOBODY, &report, &difference);
         self.breaker.state()
     }
 
@@ -43,7 +43,7 @@ impl Bench {
             probes: Some(vec![(token, success)]),
             ..Report::default()
         };
-        self.breaker.report(self.now, &report, &Totals::default());
+        self.breaker.report(self.now, TenantKey::NOBODY, &report, &Totals::default());
         self.breaker.state()
     }
 
@@ -66,7 +66,7 @@ impl Bench {
         self.breaker.has_probe().then(|| {
             self.next_token += 1;
             let token = TokenId::from_number(self.next_token);
-            self.breaker.lease_probe(self.now, token);
+            self.breaker.lease_probe(self.now, TenantKey::NOBODY, token);
             token
         })
     }
@@ -224,13 +224,13 @@ fn a_restart_does_not_close_what_clients_saw_open() {
     let mut bench = Bench::new(|_| {});
     let saw_open =
         Report { breaker_version: 9, breaker_state: Some(BreakerState::Open), ..Report::default() };
-    bench.breaker.report(bench.now, &saw_open, &Totals::default());
+    bench.breaker.adopt(bench.now, &saw_open);
     assert_eq!(bench.breaker.state(), BreakerState::Open);
     assert!(bench.breaker.version > 9);
 
     let mut bench = Bench::new(|_| {});
     let saw_closed = Report { breaker_state: Some(BreakerState::Closed), ..saw_open };
-    bench.breaker.report(bench.now, &saw_closed, &Totals::default());
+    bench.breaker.adopt(bench.now, &saw_closed);
     assert_eq!((bench.breaker.state(), bench.breaker.version), (BreakerState::Closed, 9));
 }
 

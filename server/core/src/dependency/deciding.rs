@@ -2,6 +2,7 @@
 
 use super::Dependency;
 use super::gates::Denial;
+use crate::answers::AnswerKey;
 use crate::leases::Lease;
 use crate::refusals::Refusal;
 use crate::tenants::TenantKey;
@@ -20,7 +21,7 @@ impl Dependency {
         let grant = self.lease_token(now, tenant, kind, paid);
         self.granted = self.granted.saturating_add(paid);
         if reason == Reason::Probe {
-            self.breaker_of(tenant).lease_probe(now, grant.token);
+            self.breaker_of(tenant).lease_probe(now, tenant, grant.token);
         }
         if kind == Kind::Retry
             && let Some(spender) = self.tenants.get_mut(tenant)
@@ -58,9 +59,21 @@ impl Dependency {
         })
     }
 
+    /// Remembers what became of a request, and which request its token answers: once the token is given back,
+    /// the answer is worth nothing, and a repeat is a new ask.
+    pub(super) fn remember(&mut self, now: Moment, key: AnswerKey, asked: Asked) {
+        if let Asked::Decided(Decision { grant: Some(grant), .. }) = &asked {
+            self.leases.answers(grant.token, key.clone());
+        }
+        self.answers.keep(now, key, asked);
+    }
+
     fn lease_token(&mut self, now: Moment, tenant: TenantKey, kind: Kind, cost: MicroTokens) -> Grant {
         let ttl = self.policy.token_ttl;
-        Grant { token: self.leases.grant(Lease { tenant, kind, cost, expires: now.after(ttl) }), ttl }
+        Grant {
+            token: self.leases.grant(Lease { tenant, kind, cost, expires: now.after(ttl), answer_key: None }),
+            ttl,
+        }
     }
 
     fn decision(&mut self, tenant: TenantKey, reason: Reason) -> Decision {

@@ -48,8 +48,11 @@ impl Dependency {
             self.note_try(now, ask.kind, ask.attempt);
             return Asked::Decided(self.grant(now, tenant, ask.kind, reason, price));
         }
-        // A hedge or a probe that would have to wait is not worth having.
-        if ask.decides_now() || half_open || ask.kind == Kind::Hedge {
+        // A hedge or a probe that would have to wait is not worth having; a hedge is not even told to come again.
+        if ask.kind == Kind::Hedge {
+            return Asked::Decided(self.deny(tenant, ask.kind, Reason::BudgetExhausted.into()));
+        }
+        if ask.decides_now() || half_open {
             let ready = self.pool.covers_at(now, self.queue.waiting_cost().saturating_add(price));
             let denial = self.denial_until(now, Reason::BudgetExhausted, ready.max(window.opens), ask);
             return Asked::Decided(self.deny(tenant, ask.kind, denial));
@@ -161,7 +164,7 @@ impl Dependency {
         };
         let decision = Decision { waited: now.since(asked_at), ..decision };
         if let Some(key) = answer_key {
-            self.answers.keep(now, key, Asked::Decided(decision.clone()));
+            self.remember(now, key, Asked::Decided(decision.clone()));
         }
         self.released.push((id, decision));
     }

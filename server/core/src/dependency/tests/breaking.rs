@@ -175,3 +175,39 @@ fn where_only_retries_are_stopped_first_attempts_are_not_ramped() {
     let report = Report { client: "a".into(), tenant: "checkout".into(), ..Report::default() };
     assert_eq!(bench.dependency.sync(bench.now, &report).first, None);
 }
+
+#[test]
+fn nobody_can_have_seen_a_version_that_an_older_server_did_not_give_out() {
+    let mut bench = Bench::cold(|_| {});
+    bench.pass(Span::from_secs(6));
+    let claim = Report {
+        client: "liar".into(),
+        tenant: "checkout".into(),
+        breaker_version: 2,
+        breaker_state: Some(BreakerState::Open),
+        ..Report::default()
+    };
+    let view = bench.dependency.sync(bench.now, &claim).breaker;
+    assert_eq!((view.state, view.version), (BreakerState::Closed, 1));
+}
+
+#[test]
+fn totals_settle_the_probes_of_their_own_tenant_alone() {
+    let mut bench = Bench::fixed(10.0);
+    bench.trip();
+    bench.pass(Span::from_secs(33));
+    assert_eq!(bench.reason(&probe()), Reason::Probe);
+    let mut totals = Totals { success: 100, ..Totals::default() };
+    totals.failures[Class::Transient.index()] = 100;
+    let version = bench.dependency.breaker(bench.now, "checkout").version;
+    let stranger = Report {
+        client: "stranger".into(),
+        tenant: "stranger".into(),
+        totals,
+        breaker_version: version,
+        ..Report::default()
+    };
+    assert_eq!(bench.dependency.sync(bench.now, &stranger).breaker.state, BreakerState::HalfOpen);
+    let own = Report { client: "own".into(), tenant: "checkout".into(), ..stranger };
+    assert_eq!(bench.dependency.sync(bench.now, &own).breaker.state, BreakerState::Open);
+}

@@ -267,3 +267,23 @@ fn every_decision_is_counted_once_by_kind_and_by_tenant() {
     let tenants: Vec<_> = snapshot.tenants.iter().map(|t| (&*t.name, t.granted, t.shed)).collect();
     assert_eq!(tenants, [("b", 1, 0), ("checkout", 4, 1)]);
 }
+
+#[test]
+fn a_repeat_of_an_ask_whose_token_came_back_is_a_new_ask() {
+    let mut bench = Bench::dry(1.0);
+    bench.pass(ms(1000));
+    let ask = Ask { request_id: Some("a".into()), ..retry_now() };
+    let token = bench.decide(&ask).grant.unwrap().token;
+    assert!(bench.dependency.return_token(bench.now, token));
+    let again = bench.decide(&ask);
+    assert_eq!(again.reason, Reason::WithinBudget);
+    assert_ne!(again.grant.unwrap().token, token, "a dead token is no answer");
+    assert_eq!(bench.reason(&retry_now()), Reason::BudgetExhausted, "and it was charged");
+}
+
+#[test]
+fn a_hedge_that_finds_nothing_is_not_told_to_come_again() {
+    let mut bench = Bench::fixed(100.0);
+    let refused = bench.decide(&Ask { kind: Kind::Hedge, failure: None, ..retry() });
+    assert_eq!((refused.reason, refused.retry_after), (Reason::BudgetExhausted, None));
+}

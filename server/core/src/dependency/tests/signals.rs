@@ -244,3 +244,44 @@ fn the_emergency_share_is_the_rate_over_the_living_clients() {
     let advice = bench.dependency.sync(bench.now, &report);
     assert_eq!(advice.emergency_per_s, MicrosPerSecond::from_per_s(2));
 }
+
+#[test]
+fn counts_at_the_end_of_the_integers_are_numbers_like_others() {
+    let most = Totals {
+        logical: u64::MAX,
+        physical: u64::MAX,
+        success: u64::MAX,
+        slow: u64::MAX,
+        reason_timeout: u64::MAX,
+        reason_no_resources: u64::MAX,
+        failures: [u64::MAX; _],
+        latency: [u64::MAX; _],
+        recovery: [u64::MAX; _],
+        ..Totals::default()
+    };
+    for capacity in [None, Some(100.0)] {
+        let mut bench = Bench::new(|draft| draft.capacity_per_s = capacity);
+        for _ in 0..5 {
+            bench.report(most);
+            bench.report(Totals { recovered: u64::MAX, ..most });
+            bench.pass(Span::SECOND);
+            bench.ask(&retry());
+        }
+        let snapshot = bench.dependency.snapshot(bench.now);
+        assert_eq!(snapshot.totals.logical, u64::MAX);
+        assert!(snapshot.windows.iter().all(|window| window.physical_per_s.is_finite()));
+    }
+}
+
+#[test]
+fn a_repeated_request_in_shadow_gets_the_shadows_answer() {
+    let mut bench = Bench::cold(|draft| {
+        draft.retry.per_s = Some(1.0);
+        draft.shadow = Some(true);
+    });
+    bench.decide(&retry_now());
+    let ask = Ask { request_id: Some("a".into()), ..retry() };
+    let first = bench.decide(&ask);
+    bench.pass(ms(1500));
+    assert_eq!(bench.decide(&ask), first, "though its place in the queue has been served meanwhile");
+}

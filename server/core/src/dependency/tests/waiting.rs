@@ -176,3 +176,11 @@ fn a_dearer_ask_is_not_starved_by_cheap_ones() {
     assert_eq!(bench.released(dear), Some(Reason::AfterDelay));
     assert!(cheap.iter().all(|id| bench.released(*id) == Some(Reason::AfterDelay)));
 }
+
+#[test]
+fn a_pause_after_a_failure_that_is_not_retried_holds_nobody() {
+    let mut bench = Bench::fixed(100.0);
+    let told = Failure { retry_after: Some(Span::from_secs(300)), ..failure(Class::Invalid) };
+    assert_eq!(bench.reason(&Ask { failure: Some(told), ..retry() }), Reason::NotRetryable);
+    assert_eq!(bench.dependency.snapshot(bench.now).hold, Span::ZERO);
+}
