@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// Declares a list of words once: the enum, its snake_case wire form, [`as_str`](Reason::as_str) and `ALL`.
+/// Each word is taken as a token, because the OpenAPI derive does not see through a captured literal.
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

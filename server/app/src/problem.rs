@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use damper_core::{AskFault, MicroTokens};
+use damper_core::AskFault;
 use damper_engine::EngineError;
 use damper_protocol::problem::{InvalidField, MEDIA_TYPE, Problem, TYPE_PREFIX};
 use damper_protocol::{MAX_BATCH_ASKS, name_fault};
@@ -200,15 +200,7 @@ impl From<EngineError> for Fault {
         match error {
             EngineError::UnknownDependency => Self::UnknownDependency,
             EngineError::TooManyDependencies => Self::TooManyDependencies,
-            EngineError::Ask(AskFault::CostAboveBurst { burst }) => {
-                Self::Invalid(vec![cost_above("", burst)])
-            }
-            EngineError::Ask(AskFault::FailureMissing) => {
-                Self::field("/failure/class", "missing", "is required for a retry")
-            }
-            EngineError::Ask(AskFault::CostZero) => {
-                Self::field("/cost", "out_of_range", "is 0; give 1 or more")
-            }
+            EngineError::Ask(fault) => Self::Invalid(vec![undecidable("", fault)]),
             EngineError::Stopped => Self::Draining,
         }
     }
@@ -229,13 +221,19 @@ impl From<ConfigError> for Fault {
     }
 }
 
-/// The price of an ask that would wait for ever; `ask` is the pointer to the ask in the body.
-pub(crate) fn cost_above(ask: &str, burst: MicroTokens) -> InvalidField {
-    let detail = format!(
-        "is above the pool's burst of {}, so it would wait for ever; give at most that, or raise retry.burst",
-        burst.as_tokens()
-    );
-    invalid(format!("{ask}/cost"), "out_of_range", detail)
+/// What makes it impossible to decide an ask; `ask` is the pointer to the ask in the body.
+pub(crate) fn undecidable(ask: &str, fault: AskFault) -> InvalidField {
+    let cost = |detail: String| invalid(format!("{ask}/cost"), "out_of_range", detail);
+    match fault {
+        AskFault::CostAboveBurst { burst } => cost(format!(
+            "is above the pool's burst of {}, so it would wait for ever; give at most that, or raise retry.burst",
+            burst.as_tokens()
+        )),
+        AskFault::CostZero => cost("is 0; give 1 or more".to_owned()),
+        AskFault::FailureMissing => {
+            invalid(format!("{ask}/failure/class"), "missing", "is required for a retry")
+        }
+    }
 }
 
 impl IntoResponse for Fault {

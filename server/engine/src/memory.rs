@@ -5,6 +5,7 @@ mod table;
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
@@ -48,6 +49,8 @@ struct Entry {
     guarded: Mutex<Guarded>,
     /// Rung when the next wake-up may have come closer.
     rearm: Notify,
+    /// When it was last asked or synced, in nanoseconds of the engine's clock.
+    used: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -147,11 +150,21 @@ impl MemoryEngine {
     /// # Errors
     /// The dependency is refused, or the ask can never be decided. Nothing is charged.
     pub fn ask(&self, dependency: &str, ask: &Ask) -> Result<Asking, EngineError> {
+        if self.known(dependency).is_none() {
+            // What cannot be decided makes no dependency.
+            self.check(dependency, ask)?;
+        }
         self.with(dependency, |entry, mut guarded| {
             let asked = guarded.dependency.ask(self.now(), ask).map_err(EngineError::Ask);
             self.settle(entry, &mut guarded);
             match asked? {
-                Asked::Decided(decision) => Ok(Asking::Decided(self.decided(entry, decision))),
+                Asked::Decided(decision) => {
+                    if guarded.dependency.policy().shadow() {
+                        // The answer is given, but the ask may have taken a place in the queue.
+                        entry.rearm.notify_one();
+                    }
+                    Ok(Asking::Decided(self.decided(entry, decision)))
+                }
                 Asked::Waiting(id) => {
                     let (sender, decided) = oneshot::channel();
                     guarded.waiters.entry(id).or_default().push(sender);
@@ -166,6 +179,29 @@ impl MemoryEngine {
                 }
             }
         })?
+    }
+
+    /// Whether an ask could be decided, without deciding it or making its dependency.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn check(&self, dependency: &str, ask: &Ask) -> Result<(), EngineError> {
+        let checked = match self.known(dependency) {
+            Some(entry) => entry.guarded.lock().dependency.check(ask),
+            None => {
+                let policy = self.0.table.read().policy_of_unknown()?;
+                Dependency::new(self.now(), policy, 0).check(ask)
+            }
+        };
+        checked.map_err(EngineError::Ask)
+    }
+
+    /// Makes a dependency if it is unknown and the settings say so.
+    ///
+    /// # Errors
+    /// The dependency is refused.
+    pub fn admit(&self, dependency: &str) -> Result<(), EngineError> {
+        self.entry(dependency).map(drop)
     }
 
     /// Gives an unused token back. False if it was not out; nothing is credited then.
@@ -259,7 +295,11 @@ impl MemoryEngine {
         if let Some(entry) = table.get(name) {
             return Ok(entry);
         }
+        self.make_room(&mut table);
         let policy = table.policy_of_unknown()?;
+        if table.is_full() {
+            return Err(EngineError::TooManyDependencies);
+        }
         Ok(self.insert(&mut table, name, &policy))
     }
 
@@ -273,6 +313,7 @@ impl MemoryEngine {
             let entry = self.entry(name)?;
             let guarded = entry.guarded.lock();
             if !guarded.gone {
+                entry.used.store(self.now().as_nanos(), Ordering::Relaxed);
                 return Ok(step(&entry, guarded));
             }
         }

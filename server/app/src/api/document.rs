@@ -48,6 +48,8 @@ pub(crate) fn json() -> &'static str {
 mod tests {
     use std::{env, fs, path::Path};
 
+    use damper_protocol::Reason;
+
     /// Set this to write the committed document anew.
     const BLESS: &str = "DAMPER_BLESS";
 
@@ -59,6 +61,16 @@ mod tests {
         }
         let committed = fs::read_to_string(&path).unwrap_or_default();
         assert!(committed == super::json(), "{} is stale: run this test with {BLESS}=1", path.display());
+    }
+
+    #[test]
+    fn the_words_of_the_document_are_those_of_the_wire() {
+        let document: serde_json::Value = serde_json::from_str(super::json()).unwrap();
+        let words = |list: &str| document["components"]["schemas"][list]["enum"].clone();
+        assert_eq!(words("AskKind"), serde_json::json!(["retry", "hedge", "first"]));
+        assert_eq!(words("BreakerState"), serde_json::json!(["closed", "open", "half_open"]));
+        let reasons: Vec<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(words("Reason"), serde_json::json!(reasons));
     }
 
     #[test]

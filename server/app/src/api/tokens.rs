@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use damper_core::MicroTokens;
-use damper_engine::{Asking, Ticket};
+use damper_core::{Ask, Span};
+use damper_engine::{Asking, EngineError, Ticket};
 use damper_protocol::{
     AskRequest, AskResponse, BatchRequest, BatchResponse, MAX_BATCH_ASKS, ReturnRequest, ReturnResponse,
     problem::Problem,
@@ -18,7 +18,7 @@ use super::{JSON, json};
 use crate::app::App;
 use crate::body::Sound;
 use crate::phase::{Life, Phase};
-use crate::problem::{Fault, cost_above};
+use crate::problem::{Fault, undecidable};
 use crate::wire;
 
 /// May this attempt start, and when?
@@ -61,25 +61,39 @@ pub(crate) async fn batch(
     if request.asks.len() > MAX_BATCH_ASKS {
         return Err(Fault::BatchTooLarge(request.asks.len()));
     }
-    check_costs(&app, &request.asks)?;
-    let mut answers = Vec::with_capacity(request.asks.len());
-    for ask in request.asks {
-        match decide_now(&app, ask).await {
-            Ok(answer) => answers.push(answer),
-            Err(fault) => {
-                // All or nothing: who is told of a fault is not charged.
-                let granted = answers.into_iter().filter_map(|answer: AskResponse| answer.token);
-                granted.for_each(|token| _ = app.engine().return_token(&token));
-                return Err(fault);
-            }
-        }
+    let asks: Vec<(String, Ask)> = request.asks.into_iter().map(to_decide_now).collect();
+    admit_all(&app, &asks)?;
+    let mut answers = Vec::with_capacity(asks.len());
+    for (dependency, ask) in &asks {
+        answers.push(decide_now(&app, dependency, ask).await?);
     }
     Ok(json(&BatchResponse { answers }))
 }
 
-async fn decide_now(app: &App, mut ask: AskRequest) -> Result<AskResponse, Fault> {
-    ask.max_wait_ms = Some(0);
-    match app.engine().ask(&ask.dependency, &wire::asks::ask(&ask))? {
+fn to_decide_now(request: AskRequest) -> (String, Ask) {
+    let ask = Ask { max_wait: Some(Span::ZERO), ..wire::asks::ask(&request) };
+    (request.dependency, ask)
+}
+
+/// All or nothing: looks at every ask, then makes room for every dependency, before any ask is decided. After
+/// this, only a server that is going away can fail a batch.
+fn admit_all(app: &App, asks: &[(String, Ask)]) -> Result<(), Fault> {
+    let mut invalid = Vec::new();
+    for (place, (dependency, ask)) in asks.iter().enumerate() {
+        match app.engine().check(dependency, ask) {
+            Ok(()) => {}
+            Err(EngineError::Ask(fault)) => invalid.push(undecidable(&format!("/asks/{place}"), fault)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !invalid.is_empty() {
+        return Err(Fault::Invalid(invalid));
+    }
+    asks.iter().try_for_each(|(dependency, _)| app.engine().admit(dependency).map_err(Fault::from))
+}
+
+async fn decide_now(app: &App, dependency: &str, ask: &Ask) -> Result<AskResponse, Fault> {
+    match app.engine().ask(dependency, ask)? {
         Asking::Decided(decided) => Ok(wire::asks::answer(decided)),
         // Only a repeat of an ask that waits elsewhere: one request id has one answer, and this is not yet it.
         Asking::Waiting(ticket) => decided(ticket, app.life()).await,
@@ -91,19 +105,6 @@ async fn decided(ticket: Ticket, life: &Life) -> Result<AskResponse, Fault> {
         decided = ticket => Ok(wire::asks::answer(decided?)),
         () = life.reaches(Phase::LettingGo) => Err(Fault::Draining),
     }
-}
-
-/// Looks at the prices of a batch before any of its asks is decided.
-fn check_costs(app: &App, asks: &[AskRequest]) -> Result<(), Fault> {
-    let burst_of = |dependency: &str| app.engine().snapshot(dependency).map(|seen| seen.pool.burst);
-    let costly = asks.iter().enumerate().filter(|(_, ask)| ask.cost > 1);
-    let faults = costly.filter_map(|(place, ask)| {
-        let burst = burst_of(&ask.dependency)?;
-        let price = MicroTokens::from_tokens(u64::from(ask.cost));
-        (price > burst).then(|| cost_above(&format!("/asks/{place}"), burst))
-    });
-    let faults: Vec<_> = faults.collect();
-    if faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(faults)) }
 }
 
 /// Takes an unused token back, once.

@@ -114,6 +114,8 @@ impl Written {
                 for (name, text) in variables {
                     if let Some(path) = self.path_of(name) {
                         self.leaves.push(Leaf { path, value: text.as_str().into(), origin: name.clone() });
+                    } else if let Some(fault) = single_joint(name) {
+                        self.faults.push(fault);
                     }
                 }
             }
@@ -142,10 +144,7 @@ impl Written {
     /// differs in nothing else.
     fn path_of(&self, variable: &str) -> Option<Vec<String>> {
         let parts: Vec<&str> = variable.strip_prefix(PREFIX)?.split(JOINT).collect();
-        let is_key = parts.len() > 1
-            && SECTIONS
-                .iter()
-                .any(|section| parts.first().is_some_and(|first| first.eq_ignore_ascii_case(section)));
+        let is_key = parts.len() > 1;
         let spelt = |(depth, part): (usize, &&str)| {
             let before = self.leaves.iter().filter_map(|leaf| leaf.path.get(depth));
             let known = before.into_iter().find(|known| known.eq_ignore_ascii_case(part));
@@ -153,6 +152,19 @@ impl Written {
         };
         is_key.then(|| parts.iter().enumerate().map(spelt).collect())
     }
+}
+
+/// A variable that names a section, but not as one.
+fn single_joint(variable: &str) -> Option<ConfigFault> {
+    let rest = variable.strip_prefix(PREFIX)?.to_ascii_lowercase();
+    let section = SECTIONS
+        .iter()
+        .find(|section| rest.strip_prefix(**section).is_some_and(|key| key.starts_with('_')))?;
+    let message = format!(
+        "is not a key: parts are joined by two underscores, as in {PREFIX}{}{JOINT}...",
+        section.to_ascii_uppercase()
+    );
+    Some(ConfigFault { origin: variable.to_owned(), place: Vec::new(), message })
 }
 
 fn line(text: &str, at: usize) -> usize {

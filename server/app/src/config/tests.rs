@@ -138,6 +138,18 @@ fn all_mistakes_of_syntax_are_reported() {
 }
 
 #[test]
+fn a_variable_that_misses_its_section_is_a_mistake() {
+    for (variable, hint) in [
+        ("DAMPER_DEFAULT__MAX_ATTEMPTS", "default.max_attempts is not a key"),
+        ("DAMPER_SERVER_LISTEN", "two underscores, as in DAMPER_SERVER__"),
+    ] {
+        let sources = Sources::default().with_environment([(variable.to_owned(), "7".to_owned())]);
+        let error = sources.read().unwrap_err().to_string();
+        assert!(error.contains(variable) && error.contains(hint), "{error}");
+    }
+}
+
+#[test]
 fn later_sources_win_and_variables_of_clients_are_ignored() {
     let variables = [
         ("DAMPER_SERVER__LISTEN", "127.0.0.1:3"),

@@ -58,6 +58,7 @@ async fn a_batch_that_names_a_refused_dependency_keeps_no_token() {
     let pool = &server.state("payments").await["pool"];
     assert_eq!(
         (&pool["issued"], &pool["returned"], &pool["tokens"]),
-        (&json!(1.0), &json!(1.0), &json!(10.0))
+        (&json!(0.0), &json!(0.0), &json!(10.0)),
+        "no ask of it was decided"
     );
 }

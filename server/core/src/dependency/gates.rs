@@ -32,7 +32,11 @@ impl Denial {
 }
 
 impl Dependency {
-    pub(super) fn check(&self, ask: &Ask) -> Result<(), AskFault> {
+    /// Whether an ask can be decided at all.
+    ///
+    /// # Errors
+    /// It cannot; [`ask`](Self::ask) would say the same.
+    pub fn check(&self, ask: &Ask) -> Result<(), AskFault> {
         let burst = self.pool.bank().burst();
         if ask.kind == Kind::Retry && ask.failure.is_none() {
             return Err(AskFault::FailureMissing);

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use damper_core::{BreakerVersion, Decision, Dependency, Moment, Policy, Reason, Span};
 use parking_lot::Mutex;
@@ -13,6 +14,10 @@ use tokio::sync::Notify;
 use super::table::Table;
 use super::{Change, Decided, Entry, Guarded, MemoryEngine, tend};
 use crate::{EngineError, Settings};
+
+/// A dependency that came with an ask or a report and was not used for so long may lose its place. Clients sync
+/// every second.
+const IDLE: Span = Span::from_secs(600);
 
 /// What became of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +74,21 @@ impl MemoryEngine {
     /// same name a new one may be made, which starts as any new one does.
     #[must_use]
     pub fn forget(&self, dependency: &str) -> bool {
-        let mut table = self.0.table.write();
+        self.remove(&mut self.0.table.write(), dependency)
+    }
+
+    /// In a full table, the dependency that was idle longest makes room, if it was idle long enough.
+    pub(super) fn make_room(&self, table: &mut Table) {
+        let now = self.now();
+        if table.is_full()
+            && now.since(Moment::ORIGIN) > IDLE
+            && let Some(name) = table.idlest(Moment::from_nanos(now.as_nanos() - IDLE.as_nanos()))
+        {
+            self.remove(table, &name);
+        }
+    }
+
+    fn remove(&self, table: &mut Table, dependency: &str) -> bool {
         let Some(entry) = table.remove(dependency) else { return false };
         let mut guarded = entry.guarded.lock();
         guarded.gone = true;
@@ -97,7 +116,8 @@ impl MemoryEngine {
             let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
             let told = dependency.revision();
             let guarded = Guarded { dependency, waiters: HashMap::new(), told, gone: false };
-            Entry { name: name.into(), place, guarded: Mutex::new(guarded), rearm: Notify::new() }
+            let used = AtomicU64::new(self.now().as_nanos());
+            Entry { name: name.into(), place, guarded: Mutex::new(guarded), rearm: Notify::new(), used }
         });
         tokio::spawn(tend(Arc::downgrade(&self.0), Arc::clone(&entry)));
         let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });

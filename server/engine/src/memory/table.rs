@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use damper_core::Policy;
+use damper_core::{Moment, Policy};
 
 use super::Entry;
 use crate::{EngineError, Settings, Unknown};
@@ -41,11 +42,26 @@ impl Table {
         self.named.len() >= self.settings.most_dependencies
     }
 
+    /// Of the dependencies that came with somebody's ask or report, the one that was used least recently, if
+    /// that is before `moment`.
+    pub(super) fn idlest(&self, moment: Moment) -> Option<Arc<str>> {
+        let used = |entry: &Arc<Entry>| Moment::from_nanos(entry.used.load(Ordering::Relaxed));
+        let unasked = |entry: &&Arc<Entry>| {
+            !self.settings.dependencies.contains_key(&*entry.name)
+                && used(entry) <= moment
+                && *entry.guarded.lock().dependency.policy() == self.settings.defaults
+        };
+        self.named
+            .values()
+            .filter(unasked)
+            .min_by_key(|entry| used(entry))
+            .map(|entry| Arc::clone(&entry.name))
+    }
+
     /// The policy of a dependency that is about to be made because somebody named it.
     pub(super) fn policy_of_unknown(&self) -> Result<Arc<Policy>, EngineError> {
         match self.settings.unknown {
             Unknown::Refuse => Err(EngineError::UnknownDependency),
-            Unknown::Create if self.is_full() => Err(EngineError::TooManyDependencies),
             Unknown::Create => Ok(Arc::clone(&self.settings.defaults)),
         }
     }

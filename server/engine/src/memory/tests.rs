@@ -261,3 +261,44 @@ async fn a_changed_policy_and_a_forced_breaker_reach_watchers() {
     engine.configure("new", &Arc::default()).unwrap();
     assert!(engine.snapshot("new").is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_decided_makes_no_dependency() {
+    let engine = fixed(10.0);
+    for ask in [Ask { cost: 99, ..retry() }, Ask { cost: 0, ..retry() }, Ask { failure: None, ..retry() }] {
+        assert!(matches!(engine.ask(PAYMENTS, &ask), Err(EngineError::Ask(_))));
+        assert!(matches!(engine.check(PAYMENTS, &ask), Err(EngineError::Ask(_))));
+    }
+    assert!(engine.check(PAYMENTS, &retry()).is_ok());
+    assert!(engine.names().is_empty());
+    engine.admit(PAYMENTS).unwrap();
+    assert_eq!(engine.names(), [PAYMENTS.into()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_full_table_the_idlest_dependency_makes_room() {
+    let known = [("known".to_owned(), Arc::default())].into();
+    let settings = Settings { dependencies: known, most_dependencies: 3, ..Settings::default() };
+    let engine = MemoryEngine::new(settings);
+    for name in ["older", "newer"] {
+        engine.ask(name, &retry()).unwrap();
+        sleep(Duration::from_secs(400)).await;
+    }
+    assert!(engine.ask("newcomer", &retry()).is_ok(), "after ten minutes of idleness");
+    assert_eq!(engine.names(), ["known".into(), "newcomer".into(), "newer".into()]);
+    assert_eq!(engine.ask("another", &retry()).unwrap_err(), EngineError::TooManyDependencies);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadows_place_in_the_queue_is_served_in_its_time() {
+    let engine = engine(|draft| {
+        draft.retry.per_s = Some(1.0);
+        draft.shadow = Some(true);
+    });
+    decide(&engine, &retry());
+    assert_eq!(decide(&engine, &retry()).decision.would_have_been, Some(Reason::AfterDelay));
+    sleep(Duration::from_secs(3)).await;
+    let counts = engine.snapshot(PAYMENTS).unwrap().decided;
+    assert!(counts.iter().any(|count| (count.reason, count.count) == (Reason::AfterDelay, 1)), "{counts:?}");
+    assert!(!counts.iter().any(|count| count.reason == Reason::Expired), "{counts:?}");
+}
