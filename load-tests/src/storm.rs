@@ -5,6 +5,7 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use damper_protocol::DependencyState;
 
@@ -81,6 +82,14 @@ pub enum StormError {
     /// A running server cannot be killed from here.
     #[error("the scenario kills and starts its server; that needs the server in this process, not --server")]
     ForeignServer,
+    /// Nobody is there: a storm would measure the emergency limiter and call it damper.
+    #[error("no damper server is ready at {url}: {why}; start one with `damper serve`")]
+    NotReady {
+        /// The address that was given.
+        url: String,
+        /// What it said.
+        why: String,
+    },
     /// A bug.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -91,6 +100,9 @@ pub enum StormError {
 /// # Errors
 /// The machine has no sockets, the policy is none, or there is a bug.
 pub async fn run(order: &Order, progress: &dyn Progress, stop: &Stop) -> Result<Vec<Run>, StormError> {
+    if let ServerChoice::Running(url) = &order.server {
+        must_be_ready(url).await?;
+    }
     let mut server = server(order, progress)?;
     let mut runs = Vec::new();
     for way in &order.ways {
@@ -104,6 +116,15 @@ pub async fn run(order: &Order, progress: &dyn Progress, stop: &Stop) -> Result<
         server.kill().await?;
     }
     Ok(runs)
+}
+
+async fn must_be_ready(url: &str) -> Result<(), StormError> {
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build()?;
+    let answer = client.get(format!("{url}/readyz")).send().await;
+    match answer.and_then(reqwest::Response::error_for_status) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(StormError::NotReady { url: url.to_owned(), why: error.to_string() }),
+    }
 }
 
 /// The server of this process, if one is needed. It starts before the first way, so that it can be looked at.

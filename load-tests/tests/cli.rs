@@ -27,6 +27,13 @@ fn an_unreadable_scenario_is_1_and_says_where() {
 }
 
 #[test]
+fn a_storm_against_a_server_that_is_not_there_is_1_and_measures_nothing() {
+    let output = damper_load(&["storm", "--scenario", "chapter-r2", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no damper server is ready") && output.stdout.is_empty());
+}
+
+#[test]
 fn help_and_scenarios_are_0() {
     let output = damper_load(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
