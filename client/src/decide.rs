@@ -15,6 +15,8 @@ const LONGEST_UNBOUNDED_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Facts<'a> {
     pub(crate) now: Moment,
     pub(crate) limit: Limit,
+    /// How long another attempt will probably take.
+    pub(crate) expected: Duration,
     pub(crate) profile: Profile,
     /// The number of the attempt that failed.
     pub(crate) attempt: u32,
@@ -72,13 +74,15 @@ fn is_misdirected_again(failure: &Failure, previous: Option<&Failure>) -> bool {
 /// fit is never shortened.
 fn wait(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration, StopReason> {
     let backoff = facts.profile.backoff(facts.failure.class).delay(facts.attempt, rng);
-    if !facts.limit.fits(facts.now, backoff) {
+    if !facts.limit.fits(facts.now, backoff.saturating_add(facts.expected)) {
         return Err(StopReason::DeadlineTooShort);
     }
     let asked = facts.failure.retry_after.unwrap_or_default().max(facts.held_for);
     let pause = if asked.is_zero() { asked } else { retry_after::jittered(asked, rng) };
     let unbounded = facts.limit.left(facts.now).is_none();
-    if !facts.limit.fits(facts.now, pause) || (unbounded && asked > LONGEST_UNBOUNDED_PAUSE) {
+    if !facts.limit.fits(facts.now, pause.saturating_add(facts.expected))
+        || (unbounded && asked > LONGEST_UNBOUNDED_PAUSE)
+    {
         return Err(StopReason::RetryAfterBeyondDeadline);
     }
     Ok(backoff.max(pause))
@@ -109,6 +113,7 @@ mod tests {
         Facts {
             now: Duration::ZERO,
             limit: limit(Some(ms(10_000))),
+            expected: Duration::ZERO,
             profile: Profile::standard(),
             attempt: 1,
             max_attempts: 4,
@@ -146,6 +151,7 @@ mod tests {
             (Facts { max_attempts: 0, ..base() }, StopReason::AttemptsExhausted),
             (Facts { repeatable: false, ..base() }, StopReason::AmbiguousNotRepeatable),
             (Facts { limit: limit(Some(Duration::ZERO)), ..base() }, StopReason::DeadlineTooShort),
+            (Facts { expected: ms(10_000), ..base() }, StopReason::DeadlineTooShort),
             (Facts { held_for: ms(10_000), ..base() }, StopReason::RetryAfterBeyondDeadline),
             (Facts { gate: Gate::Refuse, ..base() }, StopReason::BreakerOpen),
             (Facts { suppressed: true, ..base() }, StopReason::Suppressed),

@@ -44,6 +44,8 @@ stop_reasons! {
     BreakerOpen = "breaker_open",
     /// The breaker is half-open and this attempt is not among its probes.
     BreakerHalfOpen = "breaker_half_open",
+    /// The leased rate of first attempts leaves no room for this one before its deadline.
+    FirstAttemptsExhausted = "first_attempts_exhausted",
     /// The server said not to ask for a while.
     Suppressed = "suppressed",
     /// Refused: another layer owns the retries of this operation.

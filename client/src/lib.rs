@@ -67,6 +67,7 @@ mod error;
 mod failure;
 #[cfg(test)]
 mod fake;
+mod lease;
 mod link;
 mod observer;
 mod operation;

@@ -75,8 +75,8 @@ impl Operation {
         if let Err(stop) = run.may_start() {
             return Err(run.stopped(stop, None, None));
         }
-        if run.is_guarded()
-            && let Err(stop) = run.ask_for_first().await
+        if run.is_held_up()
+            && let Err(stop) = run.admit_first().await
         {
             return Err(run.stopped(stop, None, None));
         }
@@ -84,7 +84,7 @@ impl Operation {
             let (current, end) = run.attempt_started();
             let future = attempt(current);
             let outcome = match &runtime {
-                Some(_) => tokio::time::timeout_at(end, future).await.map_err(|_| None),
+                Some(_) => run.within(end, future).await.ok_or(None),
                 None => Ok(future.await),
             };
             let error = match outcome.and_then(|result| result.map_err(Some)) {

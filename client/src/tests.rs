@@ -2,6 +2,7 @@
 
 mod breakers;
 mod deadlines;
+mod leases;
 mod lives;
 mod outages;
 mod retries;

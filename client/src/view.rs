@@ -122,7 +122,7 @@ impl View {
 
     /// How long no retry may start yet.
     pub(crate) fn held_for(&self, now: Moment) -> Duration {
-        self.hold_until.saturating_sub(now)
+        if self.is_shadow() { Duration::ZERO } else { self.hold_until.saturating_sub(now) }
     }
 
     pub(crate) fn is_suppressed(&self, now: Moment) -> bool {
@@ -130,7 +130,7 @@ impl View {
     }
 
     /// In shadow mode the server counts what it would refuse, and nobody refuses anything.
-    fn is_shadow(&self) -> bool {
+    pub(crate) fn is_shadow(&self) -> bool {
         self.policy.is_some_and(|policy| policy.shadow)
     }
 
@@ -238,7 +238,9 @@ mod tests {
         let mut view = View::default();
         view.breaker(told(BreakerState::Open, 1, 60_000), s(0));
         view.suppress(s(60), s(0));
+        view.hold(s(60), s(0));
         view.policy(PolicyView { shadow: true, ..PolicyView::default() });
+        assert_eq!(view.held_for(s(1)), Duration::ZERO);
         assert!(!view.guards_first_attempts() && !view.is_suppressed(s(1)));
         assert_eq!(view.gate(s(1), Some(s(1))), Gate::Pass);
     }

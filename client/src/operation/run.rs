@@ -2,10 +2,13 @@
 
 mod admission;
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, pin::pin, sync::Arc, time::Duration};
 
 use damper_protocol::{Dispatch, FailureClass};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout_at},
+};
 
 use super::{Operation, permit::Permit};
 use crate::{
@@ -54,6 +57,9 @@ pub(super) struct Run {
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
     in_runtime: bool,
+    /// The attempt has been counted as slow.
+    overdue: bool,
+    first_failed_at: Option<Moment>,
     /// The failure before the current one.
     pub(super) previous: Option<Failure>,
 }
@@ -80,6 +86,8 @@ impl Run {
             pause_is_news: false,
             cut_off: false,
             in_runtime: runtime.is_some(),
+            overdue: false,
+            first_failed_at: None,
             previous: None,
         }
     }
@@ -117,11 +125,28 @@ impl Run {
         (Attempt::new(self.attempts, end, self.operation.idempotency.clone()), end)
     }
 
+    /// Lets an attempt run until it ends or has to: nothing then. One that is slow is counted when it becomes so,
+    /// which may be long before it ends.
+    pub(super) async fn within<F: Future>(&mut self, end: Instant, attempt: F) -> Option<F::Output> {
+        let mut attempt = pin!(attempt);
+        let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
+        if let Some(slow_at) = slow_at.map(|at| self.core().clock.instant(at)).filter(|at| *at < end) {
+            if let Ok(output) = timeout_at(slow_at, attempt.as_mut()).await {
+                return Some(output);
+            }
+            self.overdue = true;
+            self.state().counts.slow.up();
+        }
+        timeout_at(end, attempt).await.ok()
+    }
+
     pub(super) fn succeeded(&mut self) {
-        self.attempt_ended(Some(true));
+        let (now, took) = self.attempt_ended(Some(true));
         self.phase = Phase::Over;
-        if self.attempts > 1 {
+        self.state().latency.record(took);
+        if let Some(first_failed_at) = self.first_failed_at {
             self.state().counts.recovered.up();
+            self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
         self.state().counts.success.up();
         self.core().observer.succeeded(&self.state().name, self.attempts);
@@ -135,25 +160,35 @@ impl Run {
             None => Failure::timed_out(),
         };
         self.cut_off = error.is_none() && self.limit.is_own();
-        self.attempt_ended(health(&failure));
+        let (now, _) = self.attempt_ended(health(&failure));
+        self.first_failed_at.get_or_insert(now);
         self.phase = Phase::Between;
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.operation.idempotency.has_effect();
         self.state().counts.failed(&failure);
         if self.attempts == 1 {
             self.state().counts.affected.up();
         }
-        let (pause, now) = (failure.retry_after.unwrap_or_default(), self.core().clock.now());
+        let pause = failure.retry_after.unwrap_or_default();
         self.pause_is_news = !pause.is_zero() && self.state().learn(|view| view.hold(pause, now));
         failure
     }
 
-    /// `healthy` is what the attempt says about the dependency, if it says anything.
-    fn attempt_ended(&mut self, healthy: Option<bool>) {
-        self.state().counts.ended.up();
+    /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
+    /// how long it took.
+    fn attempt_ended(&mut self, healthy: Option<bool>) -> (Moment, Duration) {
+        let now = self.core().clock.now();
+        let took = now.saturating_sub(self.now);
+        let counts = &self.state().counts;
+        counts.ended.up();
+        counts.latency.record(took);
+        if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
+            self.state().counts.slow.up();
+        }
         if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
             self.state().probed(token, healthy);
             self.core().report_soon();
         }
+        (now, took)
     }
 
     /// Ends the operation without success.

@@ -65,6 +65,7 @@ async fn nonsense_is_skipped() {
         "event: snapshot\ndata: []\n\n",
         "event: dependency\n\n",
         "data: {}\n\n",
+        "event: breaker\ndata: {\"dependency\":\"d\",\"tenant\":\"other\",\"breaker\":{\"version\":98}}\n\n",
         "event: breaker\ndata: {\"dependency\":\"of somebody else\",\"breaker\":{\"version\":99}}\n\n",
     ];
     let text = nonsense.concat() + &breaker(5);

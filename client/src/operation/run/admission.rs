@@ -19,22 +19,43 @@ use crate::{
 };
 
 impl Run {
-    /// Whether the first attempt may meet a closed gate.
-    pub(in crate::operation) fn is_guarded(&self) -> bool {
-        self.in_runtime && self.state().is_guarded() && self.core().switch != Switch::Inert
+    /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
+    pub(in crate::operation) fn is_held_up(&self) -> bool {
+        let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
+        !open && self.in_runtime && self.core().switch != Switch::Inert
     }
 
-    /// Passes the breaker with a first attempt: as it is, as a probe, or not at all. An outage of the server
+    /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
     /// never stops one.
-    pub(in crate::operation) async fn ask_for_first(&mut self) -> Result<(), Stop> {
+    pub(in crate::operation) async fn admit_first(&mut self) -> Result<(), Stop> {
         let now = self.core().clock.now();
         let refusal = Stop::from(self.state().view(View::refusal));
-        match self.gate(now) {
-            Gate::Pass => return Ok(()),
-            Gate::Refuse => return Err(refusal),
-            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => return Err(refusal),
-            Gate::Probe => {}
+        match self.first_gate(now) {
+            Gate::Pass => self.take_turn().await,
+            Gate::Refuse => Err(refusal),
+            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => Err(refusal),
+            Gate::Probe => self.ask_for_first(refusal, now).await,
         }
+    }
+
+    /// Waits until the leased rate has room for it. The world may have changed then.
+    async fn take_turn(&mut self) -> Result<(), Stop> {
+        let needs = self.least_attempt();
+        let left = self.limit.left(self.now);
+        let latest = left.map(|left| self.now.saturating_add(left.saturating_sub(needs)));
+        if !self.state().first.try_pass(self.now) && !self.state().first.pass(self.core().clock, latest).await
+        {
+            return Err(StopReason::FirstAttemptsExhausted.into());
+        }
+        let now = self.tick();
+        self.may_start()?;
+        match self.first_gate(now) {
+            Gate::Refuse => Err(self.state().view(View::refusal).into()),
+            Gate::Pass | Gate::Probe => Ok(()),
+        }
+    }
+
+    async fn ask_for_first(&mut self, refusal: Stop, now: Moment) -> Result<(), Stop> {
         let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
         match self.core().ask(ask).await {
             Answer::Decided(answer) => self.take(answer)?,
@@ -44,6 +65,16 @@ impl Run {
         }
         self.tick();
         self.may_start()
+    }
+
+    /// What the breaker lets through of first attempts.
+    fn first_gate(&self, now: Moment) -> Gate {
+        if self.state().is_guarded() { self.gate(now) } else { Gate::Pass }
+    }
+
+    /// The time that another attempt is worth starting with.
+    fn least_attempt(&self) -> Duration {
+        self.state().latency.get().max(LEAST_ATTEMPT)
     }
 
     /// Decides on another attempt; returns when it may start.
@@ -85,6 +116,7 @@ impl Run {
         let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
+            expected: self.state().latency.get(),
             profile: self.operation.profile.unwrap_or_default(),
             attempt: self.attempts,
             max_attempts: self.max_attempts(view),
@@ -164,12 +196,14 @@ impl Run {
     /// No answer: the emergency budget decides, unless the dependency fails closed. Its savings are spent only on
     /// single lost answers: with the whole fleet's server `away` they would add up to a burst.
     fn go_on_alone(&self, closed: StopReason, away: bool) -> Result<(), Stop> {
+        // In shadow mode nobody refuses anything, whoever is away.
+        let shadow = self.state().view(View::is_shadow);
         let fail_mode =
             self.state().view(View::known_policy).map_or(self.core().fail_mode, |policy| policy.fail_mode);
-        if fail_mode == FailMode::Closed {
+        if fail_mode == FailMode::Closed && !shadow {
             return Err(closed.into());
         }
-        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) {
+        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) && !shadow {
             return Err(StopReason::EmergencyExhausted.into());
         }
         self.state().counts.emergency.up();
@@ -203,7 +237,7 @@ impl Run {
     ) -> AskRequest {
         let now = self.core().clock.now();
         let ask = self.ask_now(Some(failure.report(now.saturating_sub(failed_at))), now);
-        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(LEAST_ATTEMPT));
+        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(self.least_attempt()));
         AskRequest {
             earliest_ms: ms_up(not_before.saturating_sub(now)).min(last_start_ms),
             max_wait_ms: Some(max_delay_ms.min(last_start_ms)),
@@ -227,7 +261,7 @@ impl Run {
             cost: 1,
             deadline_ms: ms_down(left),
             earliest_ms: 0,
-            expected_ms: 0,
+            expected_ms: ms_up(self.state().latency.get()).min(ms_down(left)),
             max_wait_ms: None,
         }
     }
