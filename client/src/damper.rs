@@ -53,7 +53,8 @@ impl Damper {
     }
 
     /// A client as the environment describes it: `DAMPER_ENDPOINT` (default `http://127.0.0.1:7117`),
-    /// `DAMPER_TENANT`, and the switches of [`Builder::build`].
+    /// `DAMPER_TENANT`, `DAMPER_CREDENTIAL_FILE` (a file that holds the credential), and the switches of
+    /// [`Builder::build`].
     ///
     /// # Errors
     ///

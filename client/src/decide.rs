@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use damper_protocol::FailureClass;
+use damper_protocol::{Dispatch, FailureClass};
 use fastrand::Rng;
 
 use crate::{Failure, Profile, StopReason, clock::Moment, deadline::Limit, retry_after, view::Gate};
 
 /// The longest pause that an operation without a deadline sits out for a dependency.
 const LONGEST_UNBOUNDED_PAUSE: Duration = Duration::from_secs(60);
+
+/// A stream that has connected so often without bringing anything is broken, not unlucky.
+const MOST_FRUITLESS: u32 = 10;
 
 /// Everything that the decision rests on.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ pub(crate) struct Facts<'a> {
     /// The number of the attempt that failed.
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
+    /// The retries are this operation's own.
+    pub(crate) owns: bool,
+    /// The caller's hook forbids them.
+    pub(crate) dropped: bool,
     pub(crate) failure: &'a Failure,
     /// The failure before it, if there was one.
     pub(crate) previous: Option<&'a Failure>,
@@ -40,14 +47,24 @@ pub(crate) fn after_failure(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration
     if let Some(reason) = facts.switched_off {
         return Err(reason);
     }
+    if facts.dropped {
+        return Err(StopReason::DroppedByHook);
+    }
     if !is_retryable(facts.failure, facts.previous) {
         return Err(StopReason::NotRetryable);
+    }
+    if facts.profile.is_endless() && facts.attempt >= MOST_FRUITLESS {
+        return Err(StopReason::NoProgress);
     }
     if facts.attempt >= facts.max_attempts {
         return Err(StopReason::AttemptsExhausted);
     }
     if !facts.repeatable && !facts.failure.had_no_effect() {
         return Err(StopReason::AmbiguousNotRepeatable);
+    }
+    // What never left its sender is no load on anyone further down.
+    if !facts.owns && (facts.attempt > 1 || facts.failure.dispatch != Dispatch::NotSent) {
+        return Err(StopReason::NotRetryOwner);
     }
     let wait = wait(facts, rng)?;
     if facts.gate == Gate::Refuse {
@@ -90,7 +107,6 @@ fn wait(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration, StopReason> {
 
 #[cfg(test)]
 mod tests {
-    use damper_protocol::Dispatch;
     use proptest::prelude::*;
 
     use super::*;
@@ -102,7 +118,7 @@ mod tests {
 
     fn limit(deadline: Option<Duration>) -> Limit {
         let deadline = deadline.map_or(Deadline::unbounded(), Deadline::after);
-        deadline.limit(Clock::start(), Duration::ZERO)
+        deadline.limit(Clock::start(), Duration::ZERO, None)
     }
 
     fn transient() -> Failure {
@@ -117,6 +133,8 @@ mod tests {
             profile: Profile::standard(),
             attempt: 1,
             max_attempts: 4,
+            owns: true,
+            dropped: false,
             failure,
             previous: None,
             repeatable: true,
@@ -155,12 +173,23 @@ mod tests {
             (Facts { held_for: ms(10_000), ..base() }, StopReason::RetryAfterBeyondDeadline),
             (Facts { gate: Gate::Refuse, ..base() }, StopReason::BreakerOpen),
             (Facts { suppressed: true, ..base() }, StopReason::Suppressed),
+            (Facts { owns: false, ..base() }, StopReason::NotRetryOwner),
+            (Facts { dropped: true, ..base() }, StopReason::DroppedByHook),
+            (Facts { profile: Profile::stream(), attempt: 10, ..base() }, StopReason::NoProgress),
         ];
         for (facts, reason) in cases {
             assert_eq!(decide(&facts), Err(reason), "{facts:?}");
         }
         assert!(decide(&base()).is_ok());
         assert!(decide(&Facts { gate: Gate::Probe, ..base() }).is_ok());
+    }
+
+    #[test]
+    fn who_does_not_own_the_retries_repeats_once_what_never_left() {
+        let unsent = transient().with_dispatch(Dispatch::NotSent);
+        assert!(decide(&Facts { owns: false, ..facts(&unsent) }).is_ok());
+        let again = Facts { owns: false, attempt: 2, ..facts(&unsent) };
+        assert_eq!(decide(&again), Err(StopReason::NotRetryOwner));
     }
 
     #[test]

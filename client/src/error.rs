@@ -1,8 +1,8 @@
 //! How an operation ends that does not succeed.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
-use damper_protocol::{Dispatch, Reason};
+use damper_protocol::{Dispatch, Reason, RecoveryMode};
 
 use crate::Failure;
 
@@ -34,6 +34,10 @@ stop_reasons! {
     AmbiguousNotRepeatable = "ambiguous_not_repeatable",
     /// All attempts are used up.
     AttemptsExhausted = "attempts_exhausted",
+    /// The caller's hook forbade another attempt.
+    DroppedByHook = "dropped_by_hook",
+    /// Ten connections of a stream in a row have brought nothing: a fault.
+    NoProgress = "no_progress",
     /// The deadline leaves no room for the wait and another attempt.
     DeadlineTooShort = "deadline_too_short",
     /// The deadline passed while an attempt was running.
@@ -48,7 +52,7 @@ stop_reasons! {
     FirstAttemptsExhausted = "first_attempts_exhausted",
     /// The server said not to ask for a while.
     Suppressed = "suppressed",
-    /// Refused: another layer owns the retries of this operation.
+    /// Another layer owns the retries of this operation.
     NotRetryOwner = "not_retry_owner",
     /// Refused: the tenant's amplification is at its cap.
     AmplificationCap = "amplification_cap",
@@ -126,6 +130,22 @@ pub struct CallError<E> {
     /// The operation may have taken effect, and nobody knows: some attempt was sent, no answer came, and the
     /// operation is not declared a mere read.
     pub ambiguous: bool,
+    /// What may be done about that: the declared recovery mode, if the effect is unknown and one was declared.
+    pub recovery: Option<RecoveryMode>,
+    /// The failed attempts, the latest 16 of them, oldest first.
+    pub history: Vec<Past>,
+}
+
+/// A failed attempt of an operation that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Past {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// What went wrong.
+    pub failure: Failure,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl<E> CallError<E> {
@@ -187,6 +207,8 @@ mod tests {
             attempts: 1,
             last: Some(fmt::Error),
             ambiguous: true,
+            recovery: None,
+            history: Vec::new(),
         };
         assert!(error.source().unwrap().is::<fmt::Error>());
         assert_eq!(error.to_string(), "not_retryable after 1 attempt: invalid failure (unclassified)");

@@ -57,6 +57,7 @@ mod attempt;
 mod backoff;
 mod classify;
 mod clock;
+mod context;
 mod core;
 mod damper;
 mod deadline;
@@ -67,12 +68,14 @@ mod error;
 mod failure;
 #[cfg(test)]
 mod fake;
+mod hook;
 mod lease;
 mod link;
 mod observer;
 mod operation;
 mod policy;
 mod retry_after;
+mod scope;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -82,14 +85,17 @@ mod wire;
 
 pub use attempt::Attempt;
 pub use classify::{Classifier, Verdict};
+pub use context::{Context, Inbound, refuse_retries};
 pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
 pub use damper_protocol::{
-    Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, Totals,
+    Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, RecoveryMode, Totals,
 };
 pub use deadline::Deadline;
 pub use dependency::Dependency;
-pub use error::{CallError, StopReason};
+pub use error::{CallError, Past, StopReason};
 pub use failure::Failure;
+pub use hook::{Advice, FailureEvent};
 pub use observer::Observer;
-pub use operation::Operation;
+pub use operation::{Operation, Permit};
 pub use policy::{Idempotency, Profile};
+pub use scope::Scope;

@@ -11,6 +11,7 @@ use crate::backoff::Backoff;
 pub struct Profile {
     attempts: u32,
     backoff: Backoff,
+    endless: bool,
 }
 
 /// Rate limits are retried slowly whatever the profile.
@@ -19,7 +20,7 @@ const RATE_LIMITED_BASE: Duration = Duration::from_secs(1);
 impl Profile {
     const fn new(attempts: u32, base_ms: u64, cap_ms: u64) -> Self {
         let backoff = Backoff { base: Duration::from_millis(base_ms), cap: Duration::from_millis(cap_ms) };
-        Self { attempts, backoff }
+        Self { attempts, backoff, endless: false }
     }
 
     /// Four attempts, waits of up to 250 ms, doubling up to 5 s. The default.
@@ -40,6 +41,16 @@ impl Profile {
         Self::new(5, 200, 30_000)
     }
 
+    /// For connections that are meant to last: as many attempts as wanted, waits of up to 1 s, doubling up to 30 s
+    /// and short again once a connection has [brought something](crate::Attempt::progressed). Ten in a row that
+    /// bring nothing are a fault ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends
+    /// when its attempt returns a value; give it [`Deadline::unbounded`](crate::Deadline::unbounded), and declare
+    /// it [`Idempotency::Safe`].
+    #[must_use]
+    pub const fn stream() -> Self {
+        Self { endless: true, ..Self::new(u32::MAX, 1000, 30_000) }
+    }
+
     /// One attempt.
     #[must_use]
     pub const fn never() -> Self {
@@ -49,13 +60,17 @@ impl Profile {
     /// The same with so many attempts, the first included; 0 counts as 1.
     #[must_use]
     pub const fn with_attempts(self, attempts: u32) -> Self {
-        Self { attempts: if attempts == 0 { 1 } else { attempts }, ..self }
+        Self { attempts: if attempts == 0 { 1 } else { attempts }, endless: false, ..self }
     }
 
     /// Attempts of one operation, the first included.
     #[must_use]
     pub const fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    pub(crate) const fn is_endless(&self) -> bool {
+        self.endless
     }
 
     /// The waits that belong to a class of failures.

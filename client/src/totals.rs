@@ -25,6 +25,10 @@ impl Count {
         self.0.fetch_add(1, Relaxed)
     }
 
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

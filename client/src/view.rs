@@ -35,6 +35,8 @@ pub(crate) struct View {
     suppressed_until: Moment,
     emergency: Option<Emergency>,
     policy: Option<PolicyView>,
+    /// The client only observes.
+    observes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ struct Breaker {
 }
 
 impl View {
+    pub(crate) fn new(observes: bool) -> Self {
+        Self { observes, ..Self::default() }
+    }
+
     /// Takes over a sync's answer. The server has seen this client's breaker version in the request, so that its
     /// word stands even if a new life of the server counts from a lower version: `new_epoch`.
     pub(crate) fn synced(&mut self, told: &SyncedDependency, new_epoch: bool, now: Moment) {
@@ -129,9 +135,10 @@ impl View {
         now < self.suppressed_until && !self.is_shadow()
     }
 
-    /// In shadow mode the server counts what it would refuse, and nobody refuses anything.
+    /// In shadow mode the server counts what it would refuse, and nobody refuses anything. A client that only
+    /// observes is in it by itself.
     pub(crate) fn is_shadow(&self) -> bool {
-        self.policy.is_some_and(|policy| policy.shadow)
+        self.observes || self.policy.is_some_and(|policy| policy.shadow)
     }
 
     /// Why nothing passes, in the breaker's own words.

@@ -51,7 +51,7 @@ pub(crate) struct DependencyState {
 }
 
 impl DependencyState {
-    pub(crate) fn new(name: Arc<str>, now: Moment) -> Self {
+    pub(crate) fn new(name: Arc<str>, observes: bool, now: Moment) -> Self {
         Self {
             name,
             is_private: false,
@@ -60,7 +60,7 @@ impl DependencyState {
             first: FirstGate::default(),
             latency: Estimate::default(),
             slow_call_ms: AtomicU64::new(NEVER),
-            view: Mutex::default(),
+            view: Mutex::new(View::new(observes)),
             bucket: Bucket::default(),
             alone: AtomicBool::new(false),
             recent: Mutex::new(Recent::new(SUCCESSES_OVER, now)),
@@ -71,7 +71,7 @@ impl DependencyState {
 
     /// One that is never reported and never retries: its name cannot be sent.
     pub(crate) fn private(name: &str, now: Moment) -> Self {
-        Self { is_private: true, ..Self::new(Arc::from(name), now) }
+        Self { is_private: true, ..Self::new(Arc::from(name), false, now) }
     }
 
     pub(crate) fn is_private(&self) -> bool {

@@ -1,20 +1,20 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
 mod admission;
+mod outcome;
 
-use std::{error::Error, pin::pin, sync::Arc, time::Duration};
+pub(super) use outcome::Ended;
 
-use damper_protocol::{Dispatch, FailureClass};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout_at},
 };
 
-use super::{Operation, permit::Permit};
+use super::{Life, Operation, Rules, token::Token};
 use crate::{
-    CallError, Dependency, Failure, StopReason,
-    attempt::Attempt,
-    classify,
+    Attempt, CallError, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
@@ -42,14 +42,14 @@ enum Phase {
 }
 
 pub(super) struct Run {
-    operation: Operation,
-    id: u64,
+    life: Arc<Life>,
+    rules: Rules,
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
     attempts: u32,
     phase: Phase,
-    permit: Permit,
+    token: Token,
     probe: Option<String>,
     ambiguous: bool,
     /// The last attempt brought a pause that other operations do not know yet.
@@ -59,45 +59,59 @@ pub(super) struct Run {
     in_runtime: bool,
     /// The attempt has been counted as slow.
     overdue: bool,
+    /// An operation inside the attempt has spent retries of its own.
+    spent: bool,
+    /// The caller's hook forbids another attempt.
+    dropped: bool,
+    /// Attempts in a row without progress.
+    fruitless: u32,
     first_failed_at: Option<Moment>,
-    /// The failure before the current one.
-    pub(super) previous: Option<Failure>,
+    history: Vec<Past>,
 }
 
 impl Run {
-    pub(super) fn start(operation: Operation, runtime: Option<&Handle>) -> Self {
-        let Dependency { handle, state } = &operation.dependency;
-        let core = &handle.core;
-        if let Some(runtime) = runtime {
-            core.start(runtime, &handle.stop);
+    pub(super) fn start(operation: Operation) -> Self {
+        let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
+        let runtime = Handle::try_current().ok();
+        let core = &dependency.handle.core;
+        if let Some(runtime) = &runtime {
+            core.start(runtime, &dependency.handle.stop);
         }
-        state.counts.logical.up();
+        dependency.state.counts.logical.up();
         let now = core.clock.now();
+        let life = Life::new(dependency, idempotency, recovery, profile);
+        if life.outer().is_some_and(|outer| outer.foreign_attempts() > 0) {
+            // Each repeat of a foreign layer comes here as a request of its own.
+            life.state().counts.foreign.up();
+        }
         Self {
-            limit: operation.deadline.limit(core.clock, now),
-            id: core.next_id(),
+            limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
             now,
-            operation,
+            life: Arc::new(life),
+            rules,
             attempts: 0,
             phase: Phase::Between,
-            permit: Permit::default(),
+            token: Token::default(),
             probe: None,
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
             in_runtime: runtime.is_some(),
             overdue: false,
+            spent: false,
+            dropped: false,
+            fruitless: 0,
             first_failed_at: None,
-            previous: None,
+            history: Vec::new(),
         }
     }
 
     fn core(&self) -> &Arc<Core> {
-        &self.operation.dependency.handle.core
+        self.life.core()
     }
 
     fn state(&self) -> &DependencyState {
-        &self.operation.dependency.state
+        self.life.state()
     }
 
     /// Reads the clock.
@@ -107,110 +121,91 @@ impl Run {
     }
 
     /// Work past its deadline is not started.
-    pub(super) fn may_start(&self) -> Result<(), Stop> {
+    fn may_start(&self) -> Result<(), Stop> {
         match self.limit.leaves_an_attempt(self.now) {
             true => Ok(()),
             false => Err(StopReason::DeadlineTooShort.into()),
         }
     }
 
-    /// Counts an attempt as started. Also says when it has to end.
-    pub(super) fn attempt_started(&mut self) -> (Attempt, Instant) {
-        self.attempts = self.attempts.saturating_add(1);
-        self.phase = Phase::InAttempt;
-        self.probe = self.permit.start();
-        self.state().counts.physical.up();
-        self.core().observer.attempt_started(&self.state().name, self.attempts);
-        let end = self.core().clock.instant(self.limit.end_of_attempt(self.now));
-        (Attempt::new(self.attempts, end, self.operation.idempotency.clone()), end)
+    /// Whether the first attempt may be made.
+    pub(super) async fn begin(&mut self) -> Result<(), Stop> {
+        self.may_start()?;
+        if self.is_held_up() { self.admit_first().await } else { Ok(()) }
     }
 
-    /// Lets an attempt run until it ends or has to: nothing then. One that is slow is counted when it becomes so,
-    /// which may be long before it ends.
-    pub(super) async fn within<F: Future>(&mut self, end: Instant, attempt: F) -> Option<F::Output> {
+    /// Counts an attempt as started.
+    pub(super) fn attempt_started(&mut self) -> Attempt {
+        self.attempts = self.attempts.saturating_add(1);
+        self.phase = Phase::InAttempt;
+        self.probe = self.token.start();
+        self.state().counts.physical.up();
+        self.core().observer.attempt_started(&self.state().name, self.attempts);
+        Attempt::new(Arc::clone(&self.life), self.attempts, self.end())
+    }
+
+    /// When the attempt has to end.
+    fn end(&self) -> Option<Instant> {
+        let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
+        end.map(|end| self.core().clock.instant(end))
+    }
+
+    /// Runs an attempt in its scope until it ends or has to: nothing then.
+    pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
+        let end = self.end();
+        let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, end);
+        let mut attempt = pin!(scope.enter(attempt));
+        let output = match self.in_runtime {
+            true => self.until(end, attempt.as_mut()).await,
+            false => Some(attempt.as_mut().await),
+        };
+        self.spent = attempt.take_value().is_some_and(|entered| entered.is_spent());
+        output
+    }
+
+    /// One that is slow is counted when it becomes so, which may be long before it ends.
+    async fn until<F: Future>(&mut self, end: Option<Instant>, attempt: F) -> Option<F::Output> {
         let mut attempt = pin!(attempt);
         let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
-        if let Some(slow_at) = slow_at.map(|at| self.core().clock.instant(at)).filter(|at| *at < end) {
+        let slow_at = slow_at.map(|at| self.core().clock.instant(at));
+        if let Some(slow_at) = slow_at.filter(|at| end.is_none_or(|end| *at < end)) {
             if let Ok(output) = timeout_at(slow_at, attempt.as_mut()).await {
                 return Some(output);
             }
             self.overdue = true;
             self.state().counts.slow.up();
         }
-        timeout_at(end, attempt).await.ok()
-    }
-
-    pub(super) fn succeeded(&mut self) {
-        let (now, took) = self.attempt_ended(Some(true));
-        self.phase = Phase::Over;
-        self.state().latency.record(took);
-        if let Some(first_failed_at) = self.first_failed_at {
-            self.state().counts.recovered.up();
-            self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
+        match end {
+            Some(end) => timeout_at(end, attempt).await.ok(),
+            None => Some(attempt.await),
         }
-        self.state().counts.success.up();
-        self.core().observer.succeeded(&self.state().name, self.attempts);
-    }
-
-    /// Counts and classifies a failed attempt; no error means that it was cut off.
-    pub(super) fn attempt_failed(&mut self, error: Option<&(dyn Error + 'static)>) -> Failure {
-        let failure = match error {
-            Some(error) => classify::failure(error, self.operation.classifier.as_deref()),
-            None if self.limit.is_own() => Failure::own_deadline(),
-            None => Failure::timed_out(),
-        };
-        self.cut_off = error.is_none() && self.limit.is_own();
-        let (now, _) = self.attempt_ended(health(&failure));
-        self.first_failed_at.get_or_insert(now);
-        self.phase = Phase::Between;
-        self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.operation.idempotency.has_effect();
-        self.state().counts.failed(&failure);
-        if self.attempts == 1 {
-            self.state().counts.affected.up();
-        }
-        let pause = failure.retry_after.unwrap_or_default();
-        self.pause_is_news = !pause.is_zero() && self.state().learn(|view| view.hold(pause, now));
-        failure
-    }
-
-    /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
-    /// how long it took.
-    fn attempt_ended(&mut self, healthy: Option<bool>) -> (Moment, Duration) {
-        let now = self.core().clock.now();
-        let took = now.saturating_sub(self.now);
-        let counts = &self.state().counts;
-        counts.ended.up();
-        counts.latency.record(took);
-        if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
-            self.state().counts.slow.up();
-        }
-        if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
-            self.state().probed(token, healthy);
-            self.core().report_soon();
-        }
-        (now, took)
     }
 
     /// Ends the operation without success.
     pub(super) fn stopped<E>(
-        &mut self,
+        mut self,
         stop: Stop,
         failure: Option<Failure>,
         last: Option<E>,
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
+        if self.life.owns && self.life.is_inside() && self.attempts > 1 {
+            Scope::spend();
+        }
         self.core().observer.stopped(&self.state().name, stop.reason);
         tracing::debug!(
             target: "damper",
             dependency = &*self.state().name,
-            operation = &*self.operation.name,
+            operation = &*self.rules.name,
             attempts = self.attempts,
             reason = stop.reason.as_str(),
             "stopped",
         );
+        let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
-        CallError { reason: stop.reason, failure, attempts, last, ambiguous }
+        let history = std::mem::take(&mut self.history);
+        CallError { reason: stop.reason, failure, attempts, last, ambiguous, recovery, history }
     }
 
     fn count(&self, stop: Stop) {
@@ -223,7 +218,7 @@ impl Run {
             return;
         }
         match stop.reason {
-            Reason::AttemptsExhausted => counts.exhausted.up(),
+            Reason::AttemptsExhausted | Reason::NoProgress => counts.exhausted.up(),
             Reason::DeadlineTooShort | Reason::DeadlineExceeded => counts.expired.up(),
             Reason::BreakerOpen
             | Reason::BreakerHalfOpen
@@ -235,13 +230,10 @@ impl Run {
             _ => {}
         }
     }
-}
 
-/// What a failed attempt says about the dependency: nothing, if it was turned down with good reason.
-fn health(failure: &Failure) -> Option<bool> {
-    let broken =
-        matches!(failure.class, FailureClass::Transient | FailureClass::RateLimited | FailureClass::Fatal);
-    (broken && !failure.caller_rejected).then_some(false)
+    fn took(&self, now: Moment) -> Duration {
+        now.saturating_sub(self.now)
+    }
 }
 
 impl Drop for Run {
@@ -249,8 +241,10 @@ impl Drop for Run {
         if self.phase == Phase::InAttempt {
             self.state().counts.ended.up();
         }
-        if self.phase != Phase::Over {
-            self.state().counts.abandoned.up();
+        match self.phase {
+            Phase::Over => {}
+            Phase::InAttempt if std::thread::panicking() => self.panicked(),
+            Phase::Between | Phase::InAttempt => self.state().counts.abandoned.up(),
         }
     }
 }

@@ -7,27 +7,26 @@ use tokio::runtime::Handle;
 
 use super::{Run, Stop};
 use crate::{
-    Failure, Profile, StopReason,
-    backoff::fresh_rng,
+    Failure, StopReason,
     clock::Moment,
     core::{Answer, Switch},
     deadline::LEAST_ATTEMPT,
     decide::{Facts, after_failure},
-    operation::permit::Permit,
+    operation::token::Token,
     view::{Gate, View},
     wire::{ms_down, ms_up},
 };
 
 impl Run {
     /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
-    pub(in crate::operation) fn is_held_up(&self) -> bool {
+    pub(super) fn is_held_up(&self) -> bool {
         let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
         !open && self.in_runtime && self.core().switch != Switch::Inert
     }
 
     /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
     /// never stops one.
-    pub(in crate::operation) async fn admit_first(&mut self) -> Result<(), Stop> {
+    pub(super) async fn admit_first(&mut self) -> Result<(), Stop> {
         let now = self.core().clock.now();
         let refusal = Stop::from(self.state().view(View::refusal));
         match self.first_gate(now) {
@@ -78,7 +77,7 @@ impl Run {
     }
 
     /// Decides on another attempt; returns when it may start.
-    pub(in crate::operation) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
+    pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
@@ -93,57 +92,67 @@ impl Run {
             self.still_welcome()?;
         }
         let ask = self.ask_for_retry(failure, failed_at, not_before, policy.max_delay_ms);
-        match self.core().ask(ask).await {
-            Answer::Decided(answer) => self.take(answer)?,
-            Answer::Busy(pause) => {
-                let now = self.core().clock.now();
-                self.state().learn(|view| view.suppress(pause, now));
-                return Err(StopReason::Suppressed.into());
-            }
-            Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
-            Answer::Rejected => return Err(StopReason::AskRejected.into()),
-            Answer::Late => self.go_on_alone(StopReason::FailClosed, false)?,
-            Answer::Away => self.go_on_alone(StopReason::FailClosed, true)?,
-            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true)?,
-        }
+        let answer = self.core().ask(ask).await;
+        self.granted(answer).or_else(|stop| self.overruled(stop))?;
         if self.core().clock.now() < not_before {
             self.core().clock.sleep_until(not_before).await;
         }
         self.look_again()
     }
 
+    fn granted(&mut self, answer: Answer) -> Result<(), Stop> {
+        match answer {
+            Answer::Decided(answer) => self.take(answer),
+            Answer::Busy(pause) => {
+                let now = self.core().clock.now();
+                self.state().learn(|view| view.suppress(pause, now));
+                Err(StopReason::Suppressed.into())
+            }
+            Answer::TooLate => Err(StopReason::DeadlineTooShort.into()),
+            Answer::Rejected => Err(StopReason::AskRejected.into()),
+            Answer::Late => self.go_on_alone(StopReason::FailClosed, false),
+            Answer::Away => self.go_on_alone(StopReason::FailClosed, true),
+            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true),
+        }
+    }
+
+    /// A client that only observes goes on whatever it was told. Only the deadline is its own.
+    fn overruled(&self, stop: Stop) -> Result<(), Stop> {
+        let observes = self.core().switch == Switch::Observe && stop.reason != StopReason::DeadlineTooShort;
+        if !observes {
+            return Err(stop);
+        }
+        self.core().observer.overruled(&self.state().name, stop.reason);
+        Ok(())
+    }
+
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
+        let max_attempts = self.life.max_attempts();
+        let endless = self.life.is_endless();
+        let before = self.history.len().checked_sub(2).and_then(|before| self.history.get(before));
         let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
             expected: self.state().latency.get(),
-            profile: self.operation.profile.unwrap_or_default(),
-            attempt: self.attempts,
-            max_attempts: self.max_attempts(view),
+            profile: self.life.profile.unwrap_or_default(),
+            attempt: if endless { self.fruitless } else { self.attempts },
+            max_attempts,
+            owns: self.life.owns,
+            dropped: self.dropped,
             failure,
-            previous: self.previous.as_ref(),
-            repeatable: self.operation.idempotency.allows_repeat(),
+            previous: before.map(|past| &past.failure),
+            repeatable: self.life.is_repeatable(),
             held_for: view.held_for(now),
             suppressed: view.is_suppressed(now),
             gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
         });
-        after_failure(&facts, &mut fresh_rng()).map_err(Stop::from)
-    }
-
-    /// What the caller set in code, within the server's maximum; else the server's policy, else the default.
-    fn max_attempts(&self, view: &View) -> u32 {
-        let allowed = view.known_policy().map(|policy| policy.max_attempts);
-        let wanted = self.operation.profile.map(|profile| profile.attempts());
-        match (wanted, allowed) {
-            (Some(wanted), Some(allowed)) => wanted.min(allowed),
-            (one, other) => one.or(other).unwrap_or_else(|| Profile::standard().attempts()),
-        }
+        after_failure(&facts, &mut self.core().rng()).map_err(Stop::from)
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !self.in_runtime || self.core().switch != Switch::On || self.state().is_private();
+        let off = !self.in_runtime || !self.core().switch.retries() || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
@@ -185,7 +194,7 @@ impl Run {
                 let waited = Duration::from_millis(answer.waited_ms);
                 self.core().observer.granted(&self.state().name, answer.reason, waited);
                 self.state().charge_emergency(now, self.core().heard());
-                self.permit = Permit::granted(self.core(), answer);
+                self.token = Token::granted(self.core(), answer);
                 Ok(())
             }
             Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
@@ -223,7 +232,7 @@ impl Run {
         let core = Arc::clone(self.core());
         runtime.spawn(async move {
             if let Answer::Decided(answer) = core.ask(ask).await {
-                drop(Permit::granted(&core, answer));
+                drop(Token::granted(&core, answer));
             }
         });
     }
@@ -252,11 +261,11 @@ impl Run {
             dependency: self.state().name.to_string(),
             tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.core().global_id(self.id),
-            attempt: self.attempts.saturating_add(1),
+            operation: self.core().global_id(self.life.id),
+            attempt: self.numbered(),
             failure,
-            idempotent: self.operation.idempotency.allows_repeat(),
-            recovery_mode: self.operation.idempotency.recovery_mode(),
+            idempotent: self.life.is_repeatable(),
+            recovery_mode: self.life.recovery_mode(),
             priority: Priority::Normal,
             cost: 1,
             deadline_ms: ms_down(left),
@@ -264,5 +273,12 @@ impl Run {
             expected_ms: ms_up(self.state().latency.get()).min(ms_down(left)),
             max_wait_ms: None,
         }
+    }
+
+    /// The number of the next attempt as the server is told. A stream has no last attempt, only the rule that it
+    /// has to make progress; its later connections pass for the last one.
+    fn numbered(&self) -> u32 {
+        let next = self.attempts.saturating_add(1);
+        if self.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
     }
 }
