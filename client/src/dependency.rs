@@ -31,6 +31,19 @@ impl Dependency {
         self.state.counts.snapshot()
     }
 
+    /// Requests of the adapters that got one attempt because their bodies cannot be sent twice.
+    #[must_use]
+    pub fn not_replayable(&self) -> u64 {
+        self.state.not_replayable.get()
+    }
+
+    /// Notes such a request.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn note_not_replayable(&self) {
+        self.state.not_replayable.up();
+        self.handle.core.observer.not_replayable(&self.state.name);
+    }
+
     /// Attempts that were started and have not ended.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

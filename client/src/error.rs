@@ -82,6 +82,50 @@ stop_reasons! {
     ShutDown = "shut_down",
 }
 
+impl StopReason {
+    /// True if the operation was refused to protect the dependency, or the fleet's budget: it may be tried again
+    /// later, but not now. A server that passes this on answers 429.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::FirstAttemptsExhausted
+                | Self::Suppressed
+                | Self::AmplificationCap
+                | Self::NoCapacityBeforeDeadline
+                | Self::QueueFull
+                | Self::Preempted
+                | Self::BudgetExhausted
+                | Self::Expired
+                | Self::RefusedOtherwise
+                | Self::EmergencyExhausted
+                | Self::RetryAfterBeyondDeadline
+        )
+    }
+
+    /// True if the dependency cannot be used at the moment, or nobody may say so. A server that passes this on
+    /// answers 503.
+    #[must_use]
+    pub const fn is_unavailable(self) -> bool {
+        matches!(
+            self,
+            Self::BreakerOpen
+                | Self::BreakerHalfOpen
+                | Self::FailClosed
+                | Self::CircuitOpen
+                | Self::AskRejected
+                | Self::ShutDown
+                | Self::NoProgress
+        )
+    }
+
+    /// True if there was not enough time. A server that passes this on answers 504.
+    #[must_use]
+    pub const fn is_timeout(self) -> bool {
+        matches!(self, Self::DeadlineTooShort | Self::DeadlineExceeded)
+    }
+}
+
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -149,6 +193,13 @@ pub struct Past {
 }
 
 impl<E> CallError<E> {
+    /// Splits the caller's own error off.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn split<F>(self) -> (CallError<F>, Option<E>) {
+        let Self { reason, failure, attempts, last, ambiguous, recovery, history } = self;
+        (CallError { reason, failure, attempts, last: None, ambiguous, recovery, history }, last)
+    }
+
     /// True if the last attempt provably had no effect, or none was made.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {

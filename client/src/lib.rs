@@ -48,12 +48,27 @@
 //! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
 //! `Retry-After` included.
 //!
+//! # One layer retries
+//!
+//! Nested layers that all retry multiply each other. Here the outermost operation owns the retries of everything
+//! that runs in its attempts; [`Attempt::inject`] tells the services that it calls, and [`Inbound`] reads what the
+//! callers of this one said.
+//!
+//! # Adapters
+//!
+//! Behind features: `tower` (a layer for clients of HTTP services), `reqwest-middleware`, and `axum` (inbound
+//! context and deadline, refusals as responses).
+//!
 //! # How it ends
 //!
 //! An operation that fails has exactly one [`StopReason`], the caller's own error as its source, and says whether
 //! it may have taken effect all the same ([`CallError::ambiguous`]).
 
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod adapter;
 mod attempt;
+#[cfg(feature = "axum")]
+pub mod axum;
 mod backoff;
 mod classify;
 mod clock;
@@ -74,11 +89,15 @@ mod link;
 mod observer;
 mod operation;
 mod policy;
+#[cfg(feature = "reqwest-middleware")]
+pub mod reqwest_middleware;
 mod retry_after;
 mod scope;
 #[cfg(test)]
 mod tests;
 mod totals;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod transport;
 mod view;
 mod wire;

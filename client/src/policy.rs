@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{FailureClass, RecoveryMode};
+use http::{HeaderMap, Method};
 
 use crate::backoff::Backoff;
 
@@ -113,6 +114,20 @@ impl Idempotency {
         Self::Keyed(key.into())
     }
 
+    /// What an HTTP request says about itself: GET, HEAD, OPTIONS and TRACE are safe, PUT and DELETE idempotent;
+    /// anything else is keyed if it has an `Idempotency-Key`, and unsafe if it has none.
+    #[must_use]
+    pub fn of_request(method: &Method, headers: &HeaderMap) -> Self {
+        match *method {
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Safe,
+            Method::PUT | Method::DELETE => Self::Idempotent,
+            _ => {
+                let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+                key.filter(|key| !key.is_empty()).map_or(Self::Unsafe, Self::keyed)
+            }
+        }
+    }
+
     /// True if it may be repeated whatever became of the last attempt.
     pub(crate) fn allows_repeat(&self) -> bool {
         !matches!(self, Self::Unsafe)
@@ -125,5 +140,29 @@ impl Idempotency {
 
     pub(crate) fn recovery_mode(&self) -> Option<RecoveryMode> {
         matches!(self, Self::Keyed(_)).then_some(RecoveryMode::ProviderIdempotent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b44_a_method_says_whether_a_repeat_does_harm() {
+        let of = |method: &str, key: Option<&str>| {
+            let key = key.map(|key| ("idempotency-key".parse().unwrap(), key.parse().unwrap()));
+            Idempotency::of_request(&method.parse().unwrap(), &key.into_iter().collect())
+        };
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            assert_eq!(of(method, Some("k")), Idempotency::Safe, "{method}");
+        }
+        for method in ["PUT", "DELETE"] {
+            assert_eq!(of(method, None), Idempotency::Idempotent, "{method}");
+        }
+        for method in ["POST", "PATCH", "CONNECT", "BREW"] {
+            assert_eq!(of(method, None), Idempotency::Unsafe, "{method}");
+            assert_eq!(of(method, Some("")), Idempotency::Unsafe, "{method}");
+            assert_eq!(of(method, Some("\"k\"")), Idempotency::keyed("\"k\""), "{method}");
+        }
     }
 }

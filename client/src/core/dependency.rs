@@ -16,7 +16,7 @@ use crate::{
     clock::Moment,
     emergency::{Bucket, Recent, SUCCESSES_OVER, rate_per_s},
     lease::FirstGate,
-    totals::{Counts, Estimate},
+    totals::{Count, Counts, Estimate},
     view::View,
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct DependencyState {
     /// How long attempts that succeed take.
     pub(crate) latency: Estimate,
     slow_call_ms: AtomicU64,
+    /// Requests of adapters whose bodies could not be sent twice.
+    pub(crate) not_replayable: Count,
     view: Mutex<View>,
     bucket: Bucket,
     /// The emergency budget has lost its savings, and the server has not been back since.
@@ -60,6 +62,7 @@ impl DependencyState {
             first: FirstGate::default(),
             latency: Estimate::default(),
             slow_call_ms: AtomicU64::new(NEVER),
+            not_replayable: Count::default(),
             view: Mutex::new(View::new(observes)),
             bucket: Bucket::default(),
             alone: AtomicBool::new(false),

@@ -1,6 +1,6 @@
 //! An attempt that the caller makes by itself.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, future::Future, ops::ControlFlow};
 
 use super::run::{Ended, Run};
 use crate::{Attempt, CallError};
@@ -43,6 +43,46 @@ impl Permit {
     #[must_use]
     pub const fn attempt(&self) -> &Attempt {
         &self.attempt
+    }
+
+    /// Runs the attempt as [`Operation::call`](super::Operation::call) does: in its [scope](crate::Scope), and cut
+    /// off at its end. Continues with the permit for another attempt, or breaks with the outcome of the operation.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use damper_client::{Damper, Failure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let dependency = Damper::inert().dependency("d");
+    /// let mut permit = dependency.operation("get").admit().await.expect("not refused");
+    /// let outcome = loop {
+    ///     match permit.run(async { Ok::<_, Failure>("done") }).await {
+    ///         ControlFlow::Continue(next) => permit = next,
+    ///         ControlFlow::Break(outcome) => break outcome,
+    ///     }
+    /// };
+    /// assert_eq!(outcome.ok(), Some("done"));
+    /// # }
+    /// ```
+    pub async fn run<T, E, F>(mut self, attempt: F) -> ControlFlow<Result<T, CallError<E>>, Self>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Error + 'static,
+    {
+        let ended = match self.run.within(attempt).await {
+            Some(Ok(value)) => {
+                self.run.succeeded();
+                return ControlFlow::Break(Ok(value));
+            }
+            Some(Err(error)) => Ended::Failed(error),
+            None => Ended::CutOff,
+        };
+        match self.run.after(ended).await {
+            Ok(run) => ControlFlow::Continue(Self::new(run)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
     }
 
     /// It succeeded.

@@ -57,6 +57,8 @@ pub(super) struct Run {
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
     in_runtime: bool,
+    /// It goes on with what another layer has failed at before.
+    repeats: bool,
     /// The attempt has been counted as slow.
     overdue: bool,
     /// An operation inside the attempt has spent retries of its own.
@@ -77,12 +79,15 @@ impl Run {
         if let Some(runtime) = &runtime {
             core.start(runtime, &dependency.handle.stop);
         }
-        dependency.state.counts.logical.up();
         let now = core.clock.now();
         let life = Life::new(dependency, idempotency, recovery, profile);
-        if life.outer().is_some_and(|outer| outer.foreign_attempts() > 0) {
-            // Each repeat of a foreign layer comes here as a request of its own.
-            life.state().counts.foreign.up();
+        let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
+        let counts = &life.state().counts;
+        // A repeat by a foreign layer is a request of its own, and still what somebody intended once.
+        if repeats {
+            counts.foreign.up();
+        } else {
+            counts.logical.up();
         }
         Self {
             limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
@@ -97,6 +102,7 @@ impl Run {
             pause_is_news: false,
             cut_off: false,
             in_runtime: runtime.is_some(),
+            repeats,
             overdue: false,
             spent: false,
             dropped: false,

@@ -211,7 +211,9 @@ async fn foreign_layers_are_counted_and_leave_fewer_attempts() {
     let attempts = AtomicU32::new(0);
     let error = inbound.scope().run(failing(&damper.dependency("e"), &attempts, transient())).await;
     assert_eq!((error.reason, error.attempts), (StopReason::AttemptsExhausted, 2));
-    assert_eq!(damper.dependency("e").totals().foreign, 1, "its other repeats came as other requests");
+    let totals = damper.dependency("e").totals();
+    assert_eq!((totals.foreign, totals.logical, totals.physical), (1, 0, 2), "a repeat intends nothing new");
+    assert_eq!(totals.affected, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,8 +23,10 @@ impl Run {
         let (now, took) = self.attempt_ended(Some(true));
         self.phase = Phase::Over;
         self.state().latency.record(took);
-        if let Some(first_failed_at) = self.first_failed_at {
+        if self.repeats || self.first_failed_at.is_some() {
             self.state().counts.recovered.up();
+        }
+        if let Some(first_failed_at) = self.first_failed_at {
             self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
         self.state().counts.success.up();
@@ -72,7 +74,7 @@ impl Run {
         self.fruitless = if self.life.take_progress() { 1 } else { self.fruitless.saturating_add(1) };
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect();
         self.state().counts.failed(&failure);
-        if self.attempts == 1 {
+        if self.attempts == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
         let pause = failure.retry_after.unwrap_or_default();
@@ -132,7 +134,7 @@ impl Run {
             .with_source(FailureSource::Application)
             .with_reason(FailureReason::HandlerError);
         self.state().counts.failed(&failure);
-        if self.attempts == 1 {
+        if self.attempts == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
     }
