@@ -140,6 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn an_hour_of_hammering_gets_the_rate_to_the_token() {
+        for (per_s, expected) in [(1.0, 3600), (2.0, 7200), (5.0, 18_000)] {
+            let bucket = Bucket::default();
+            taken(&bucket, per_s, 0, 10_000, 3);
+            let tokens = taken(&bucket, per_s, 10_000, 3_610_000, 3);
+            assert!(tokens.abs_diff(expected) <= 1, "{per_s}/s gave {tokens}");
+        }
+    }
+
+    #[test]
     fn a_year_saves_up_one_token() {
         let bucket = Bucket::default();
         let year = Duration::from_secs(366 * 86_400);

@@ -81,7 +81,7 @@ mod dependency;
 mod emergency;
 mod error;
 mod failure;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 mod fake;
 mod hook;
 mod lease;
@@ -93,6 +93,8 @@ mod policy;
 pub mod reqwest_middleware;
 mod retry_after;
 mod scope;
+#[cfg(feature = "test-util")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod totals;

@@ -99,6 +99,13 @@ impl Builder {
         Self { max_attempts: Some(attempts.max(1)), ..self }
     }
 
+    /// Makes every jitter of this client the same in every run. For tests alone: a fleet that shares a seed comes
+    /// back as one.
+    #[cfg(feature = "test-util")]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+
     /// This place in the fleet, such as a pod's name: unique among the clients that live at the same time.
     /// Default: random.
     pub fn client_id(self, id: impl Into<String>) -> Self {
