@@ -249,10 +249,11 @@ impl Core {
 
     /// Starts the background tasks, once, if this is a tokio runtime. They start again on the next call if their
     /// runtime ends before the client does.
-    pub(crate) fn start(self: &Arc<Self>, runtime: &Handle, stop: &tokio::sync::watch::Sender<()>) {
+    pub(crate) fn start(self: &Arc<Self>, stop: &tokio::sync::watch::Sender<()>) {
         if self.switch == Switch::Inert || self.started.load(Ordering::Relaxed) || self.is_shut_down() {
             return;
         }
+        let Ok(runtime) = Handle::try_current() else { return };
         if self.started.swap(true, Ordering::Relaxed) {
             return;
         }

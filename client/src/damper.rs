@@ -83,7 +83,7 @@ impl Damper {
                 Arc::new(DependencyState::private(name, self.handle.core.clock.now()))
             }
         };
-        Dependency { handle: Arc::clone(&self.handle), state }
+        Dependency::new(Arc::clone(&self.handle), state)
     }
 
     /// Delivers all totals now.

@@ -9,7 +9,7 @@ use damper_protocol::{
     FailureClass, FailureCounts, FailureReason, FailureSource, ReasonCounts, SourceCounts, Totals,
 };
 
-use crate::{Failure, wire::ms_up};
+use crate::Failure;
 
 /// One count.
 #[derive(Debug, Default)]
@@ -48,6 +48,10 @@ impl Histogram {
         }
     }
 
+    fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(count.get()))
+    }
+
     /// Without its trailing zeros.
     fn snapshot(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.0.iter().map(Count::get).collect();
@@ -59,7 +63,10 @@ impl Histogram {
 
 /// The first bucket whose bound is not below the duration.
 fn bucket(duration: Duration) -> usize {
-    let bits = u64::BITS.saturating_sub(ms_up(duration).saturating_sub(1).leading_zeros());
+    // Without the 128 bits of `as_nanos`, whose division every call would pay for.
+    let part_ms = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let ms = duration.as_secs().saturating_mul(1000).saturating_add(part_ms);
+    let bits = u64::BITS.saturating_sub(ms.saturating_sub(1).leading_zeros());
     usize::try_from(bits).unwrap_or(BUCKETS).min(BUCKETS - 1)
 }
 
@@ -88,8 +95,8 @@ impl Estimate {
 pub(crate) struct Counts {
     pub(crate) logical: Count,
     pub(crate) physical: Count,
-    /// Attempts that ended, however they did.
-    pub(crate) ended: Count,
+    /// Attempts whose caller went away, or that panicked: all others have a latency.
+    pub(crate) cut_short: Count,
     pub(crate) success: Count,
     pub(crate) affected: Count,
     pub(crate) recovered: Count,
@@ -148,7 +155,7 @@ impl Counts {
 
     /// Attempts started and not ended.
     pub(crate) fn in_flight(&self) -> u64 {
-        let ended = self.ended.get();
+        let ended = self.latency.total().saturating_add(self.cut_short.get());
         self.physical.get().saturating_sub(ended)
     }
 

@@ -1,7 +1,7 @@
 //! What an operation shares with its attempts, and with what runs inside them.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
 };
 
@@ -17,7 +17,7 @@ use crate::{
 /// The shared part of an operation: its only allocation.
 pub(crate) struct Life {
     pub(crate) dependency: Dependency,
-    pub(crate) id: u64,
+    id: OnceLock<u64>,
     pub(crate) idempotency: Idempotency,
     pub(crate) recovery: Option<RecoveryMode>,
     pub(crate) profile: Option<Profile>,
@@ -41,10 +41,10 @@ impl Life {
     ) -> Self {
         let outer = Scope::current();
         let foreign = outer.as_ref().map_or(0, Scope::foreign_attempts);
-        let innermost = || dependency.state.policy().retry_owner == RetryOwner::Innermost;
+        let innermost = || dependency.pair.state.policy().retry_owner == RetryOwner::Innermost;
         Self {
             owns: outer.as_ref().is_none_or(|outer| !outer.is_claimed() || innermost()),
-            id: dependency.handle.core.next_id(),
+            id: OnceLock::new(),
             dependency,
             idempotency,
             recovery,
@@ -57,11 +57,16 @@ impl Life {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.dependency.handle.core
+        &self.dependency.pair.handle.core
     }
 
     pub(crate) fn state(&self) -> &Arc<DependencyState> {
-        &self.dependency.state
+        &self.dependency.pair.state
+    }
+
+    /// The id that its attempts share. Most operations are never asked for it.
+    pub(crate) fn id(&self) -> String {
+        self.core().global_id(*self.id.get_or_init(|| self.core().next_id()))
     }
 
     pub(crate) const fn outer(&self) -> Option<&Scope> {
@@ -91,7 +96,7 @@ impl Life {
             return Some(if outer.is_attempt() { context.one_deeper() } else { context });
         }
         let max_attempts = self.max_attempts().max(attempt);
-        let operation = Arc::from(self.core().global_id(self.id));
+        let operation = Arc::from(self.id());
         Some(Context { operation, attempt, max_attempts, depth: 1, owner: Arc::from(self.core().owner()) })
     }
 

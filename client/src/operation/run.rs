@@ -5,7 +5,13 @@ mod outcome;
 
 pub(super) use outcome::Ended;
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use tokio::{
     runtime::Handle,
@@ -56,7 +62,8 @@ pub(super) struct Run {
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
-    in_runtime: bool,
+    /// When the attempt has to end.
+    end: Option<Instant>,
     /// It goes on with what another layer has failed at before.
     repeats: bool,
     /// The attempt has been counted as slow.
@@ -74,11 +81,8 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn start(operation: Operation) -> Self {
         let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
-        let runtime = Handle::try_current().ok();
-        let core = &dependency.handle.core;
-        if let Some(runtime) = &runtime {
-            core.start(runtime, &dependency.handle.stop);
-        }
+        let core = &dependency.pair.handle.core;
+        core.start(&dependency.pair.handle.stop);
         let now = core.clock.now();
         let life = Life::new(dependency, idempotency, recovery, profile);
         let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
@@ -101,7 +105,7 @@ impl Run {
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
-            in_runtime: runtime.is_some(),
+            end: None,
             repeats,
             overdue: false,
             spent: false,
@@ -147,31 +151,27 @@ impl Run {
         self.probe = self.token.start();
         self.state().counts.physical.up();
         self.core().observer.attempt_started(&self.state().name, self.attempts);
-        Attempt::new(Arc::clone(&self.life), self.attempts, self.end())
-    }
-
-    /// When the attempt has to end.
-    fn end(&self) -> Option<Instant> {
         let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
-        end.map(|end| self.core().clock.instant(end))
+        self.end = end.map(|end| self.core().clock.instant(end));
+        Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
     }
 
-    /// Runs an attempt in its scope until it ends or has to: nothing then.
+    /// Runs an attempt in its scope until it ends or has to: nothing then. Only one that has to wait needs a timer.
     pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
-        let end = self.end();
-        let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, end);
+        let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, self.end);
         let mut attempt = pin!(scope.enter(attempt));
-        let output = match self.in_runtime {
-            true => self.until(end, attempt.as_mut()).await,
-            false => Some(attempt.as_mut().await),
+        let output = match poll_fn(|context| Poll::Ready(attempt.as_mut().poll(context))).await {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending if in_runtime() => self.until(attempt.as_mut()).await,
+            Poll::Pending => Some(attempt.as_mut().await),
         };
         self.spent = attempt.take_value().is_some_and(|entered| entered.is_spent());
         output
     }
 
     /// One that is slow is counted when it becomes so, which may be long before it ends.
-    async fn until<F: Future>(&mut self, end: Option<Instant>, attempt: F) -> Option<F::Output> {
-        let mut attempt = pin!(attempt);
+    async fn until<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
+        let (mut attempt, end) = (pin!(attempt), self.end);
         let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
         let slow_at = slow_at.map(|at| self.core().clock.instant(at));
         if let Some(slow_at) = slow_at.filter(|at| end.is_none_or(|end| *at < end)) {
@@ -242,10 +242,15 @@ impl Run {
     }
 }
 
+/// Whether there is a timer to wait with.
+fn in_runtime() -> bool {
+    Handle::try_current().is_ok()
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         if self.phase == Phase::InAttempt {
-            self.state().counts.ended.up();
+            self.state().counts.cut_short.up();
         }
         match self.phase {
             Phase::Over => {}

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use damper_protocol::{AskKind, AskRequest, AskResponse, Decision, FailMode, FailureReport, Priority};
 use tokio::runtime::Handle;
 
-use super::{Run, Stop};
+use super::{Run, Stop, in_runtime};
 use crate::{
     Failure, StopReason,
     clock::Moment,
@@ -21,7 +21,7 @@ impl Run {
     /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
     pub(super) fn is_held_up(&self) -> bool {
         let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
-        !open && self.in_runtime && self.core().switch != Switch::Inert
+        !open && in_runtime() && self.core().switch != Switch::Inert
     }
 
     /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
@@ -152,7 +152,7 @@ impl Run {
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !self.in_runtime || !self.core().switch.retries() || self.state().is_private();
+        let off = !in_runtime() || !self.core().switch.retries() || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
@@ -261,7 +261,7 @@ impl Run {
             dependency: self.state().name.to_string(),
             tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.core().global_id(self.life.id),
+            operation: self.life.id(),
             attempt: self.numbered(),
             failure,
             idempotent: self.life.is_repeatable(),

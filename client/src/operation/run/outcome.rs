@@ -116,7 +116,6 @@ impl Run {
         let now = self.core().clock.now();
         let took = self.took(now);
         let counts = &self.state().counts;
-        counts.ended.up();
         counts.latency.record(took);
         if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
             self.state().counts.slow.up();
