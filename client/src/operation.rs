@@ -101,13 +101,13 @@ impl Operation {
     /// # Errors
     ///
     /// [`CallError`] says why the operation ended, and its source is the error of the last attempt.
-    pub async fn call<F, Fut, T, E>(self, attempt: F) -> Result<T, CallError<E>>
+    pub fn call<F, Fut, T, E>(self, attempt: F) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
         E: Error + 'static,
     {
-        self.call_judged(attempt, |_| Verdict::Pass).await
+        self.call_judged(attempt, |_| Verdict::Pass)
     }
 
     /// The same for answers that have to be read to know whether they are good: `judge` sees every value that an

@@ -29,7 +29,9 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if let (Some((core, token)), Ok(runtime)) = (self.held.take(), Handle::try_current()) {
+        if let Some((core, token)) = self.held.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
             runtime.spawn(core.transport.give_back(token));
         }
     }
