@@ -149,3 +149,13 @@ pub async fn eventually(condition: impl AsyncFn() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// A service whose only retry is refused because no server answers.
+pub async fn refusing(dependency: Dependency) -> String {
+    let handle = async move || -> Result<(), CallError<Failure>> {
+        let operation = dependency.operation("get").idempotency(Idempotency::Safe);
+        operation.call(|_| async { Err(Failure::new(damper_client::FailureClass::Transient)) }).await
+    };
+    let address = serve(Router::new().route("/", get(handle)).layer(ScopeLayer::default())).await;
+    format!("http://{address}/")
+}

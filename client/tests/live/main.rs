@@ -125,3 +125,18 @@ fn b49_a_shutdown_ends_in_time_with_operations_in_flight_and_the_server_away() {
         assert_eq!(zero.in_flight, 10);
     });
 }
+
+#[tokio::test]
+async fn refusals_and_late_requests_have_their_statuses() {
+    let damper =
+        Damper::builder("http://127.0.0.1:1").fail_mode(damper_client::FailMode::Closed).build().unwrap();
+    let url = fleet::refusing(damper.dependency("broken")).await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let late = client.get(&url).header("damper-timeout-ms", "5").send().await.unwrap();
+    assert_eq!((late.status().as_u16(), damper.dependency("broken").totals().logical), (504, 0));
+    let refused = client.get(&url).send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert!(!refused.headers().contains_key("damper-retry"), "nothing was retried here");
+    let problem: serde_json::Value = refused.json().await.unwrap();
+    assert_eq!((&problem["code"], &problem["retryable"]), (&"fail_closed".into(), &true.into()));
+}
