@@ -1,22 +1,24 @@
-//! What one attempt may know about itself.
+//! What one attempt may know about itself, and say about itself.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
+use damper_protocol::Dispatch;
+use http::{HeaderMap, HeaderValue, header};
 use tokio::time::Instant;
 
-use crate::Idempotency;
+use crate::{Idempotency, Scope, context, operation::Life, wire::ms_down};
 
-/// One attempt of an operation, as its closure sees it.
-#[derive(Clone, Debug)]
+/// One attempt of an operation, as its closure sees it. Cheap to clone.
+#[derive(Clone)]
 pub struct Attempt {
+    life: Arc<Life>,
     number: u32,
-    end: Instant,
-    idempotency: Idempotency,
+    end: Option<Instant>,
 }
 
 impl Attempt {
-    pub(crate) fn new(number: u32, end: Instant, idempotency: Idempotency) -> Self {
-        Self { number, end, idempotency }
+    pub(crate) fn new(life: Arc<Life>, number: u32, end: Option<Instant>) -> Self {
+        Self { life, number, end }
     }
 
     /// Its number, from 1.
@@ -25,19 +27,86 @@ impl Attempt {
         self.number
     }
 
-    /// The time that is left for it; it is cut off after that.
+    /// The time that is left for it; it is cut off after that. A connection of [`Profile::stream`] without a
+    /// deadline has [`Duration::MAX`].
+    ///
+    /// [`Profile::stream`]: crate::Profile::stream
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.end.saturating_duration_since(Instant::now())
+        self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 
     /// The key by which the dependency recognises a repeat, the same for every attempt; `None` unless the
     /// operation is [`Idempotency::Keyed`].
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&str> {
-        match &self.idempotency {
+        match &self.life.idempotency {
             Idempotency::Keyed(key) => Some(key),
             _ => None,
         }
+    }
+
+    /// Its scope, for tasks that it spawns: what it calls itself is inside already.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        Scope::attempt(Arc::clone(&self.life), self.number, self.end)
+    }
+
+    /// Tells the dependency who retries and how much time is left: sets `Damper-Context`, `Damper-Timeout-Ms` and
+    /// a `baggage` member. On a gRPC request (by its `Content-Type`) also `grpc-timeout`, and from the second
+    /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms.
+    ///
+    /// Call it for dependencies that are yours: some public services reject headers that they do not know. An
+    /// [inert](crate::Damper::inert) client sets nothing.
+    pub fn inject(&self, headers: &mut HeaderMap) {
+        if !self.life.is_on() {
+            return;
+        }
+        if let Some(context) = self.scope().context()
+            && !context.inject(headers)
+        {
+            self.life.core().baggage_skipped.up();
+        }
+        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        if let Some(left) = left {
+            context::inject_timeout(left, headers);
+        }
+        let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        if kind.starts_with(b"application/grpc") {
+            self.inject_grpc(left, headers);
+        }
+    }
+
+    fn inject_grpc(&self, left: Option<Duration>, headers: &mut HeaderMap) {
+        let grpc_timeout = |left| HeaderValue::try_from(format!("{}m", ms_down(left).clamp(1, 99_999_999)));
+        if let Some(Ok(value)) = left.map(grpc_timeout) {
+            headers.insert("grpc-timeout", value);
+        }
+        if self.number > 1 {
+            headers.insert("grpc-previous-rpc-attempts", HeaderValue::from(self.number.saturating_sub(1)));
+        }
+    }
+
+    /// Reads from the head of a response, whether it is a success or not, if a proxy in between has made attempts
+    /// of its own (`x-envoy-attempt-count`). They are counted as `foreign`, and the operation makes fewer.
+    pub fn note_response(&self, headers: &HeaderMap) {
+        self.life.saw_foreign(context::foreign_attempts_of_response(headers));
+    }
+
+    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell.
+    pub fn note_dispatch(&self, dispatch: Dispatch) {
+        self.life.note_dispatch(dispatch);
+    }
+
+    /// Says that a connection of [`Profile::stream`](crate::Profile::stream) has brought something: the next wait
+    /// is a short one again. Of no effect elsewhere.
+    pub fn progressed(&self) {
+        self.life.progressed();
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt").field("number", &self.number).field("remaining", &self.remaining()).finish()
     }
 }

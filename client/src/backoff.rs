@@ -80,6 +80,43 @@ mod tests {
         assert_eq!(firsts.len(), 1000);
     }
 
+    /// The largest distance of sorted samples in [0, 1] from the uniform distribution, times the root of their
+    /// number (Kolmogorov, Smirnov): below 1.63 in 99 of 100 cases if they are uniform.
+    fn kolmogorov_smirnov(mut samples: Vec<f64>) -> f64 {
+        samples.sort_unstable_by(f64::total_cmp);
+        #[expect(clippy::cast_precision_loss)]
+        let count = samples.len() as f64;
+        #[expect(clippy::cast_precision_loss)]
+        let distance = |(index, sample): (usize, &f64)| {
+            (sample - index as f64 / count).abs().max(((index + 1) as f64 / count - sample).abs())
+        };
+        samples.iter().enumerate().map(distance).fold(0.0, f64::max) * count.sqrt()
+    }
+
+    #[test]
+    fn c2_full_jitter_is_uniform() {
+        let mut rng = fastrand::Rng::with_seed(2026);
+        for retry in [1, 3, 40] {
+            let ceiling = CALLS.ceiling(retry).as_secs_f64();
+            let samples = (0..10_000).map(|_| CALLS.delay(retry, &mut rng).as_secs_f64() / ceiling).collect();
+            let distance = kolmogorov_smirnov(samples);
+            assert!(distance < 1.63, "retry {retry}: {distance}");
+        }
+        let equal_jitter = (0..10_000).map(|_| 0.5 + rng.f64() / 2.0).collect();
+        assert!(kolmogorov_smirnov(equal_jitter) > 10.0, "the test can tell");
+    }
+
+    #[test]
+    fn c2_ten_thousand_attempts_of_a_thousand_set_ups_stay_in_bounds() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..1000 {
+            let (base, cap) = (Duration::from_nanos(rng.u64(..)), Duration::from_nanos(rng.u64(..)));
+            let backoff = Backoff { base: base / (1 << rng.u32(0..32)), cap: cap / (1 << rng.u32(0..32)) };
+            let worst = (0..10_000).map(|retry| backoff.delay(retry, &mut rng)).max();
+            assert!(worst <= Some(backoff.cap), "{backoff:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn b07_a_delay_never_exceeds_the_cap(

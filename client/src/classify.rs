@@ -1,29 +1,31 @@
 //! From a caller's error to a [`Failure`]: a custom classifier first, then a `Failure` in the chain, then what
 //! the transports say.
 
+pub(crate) mod grpc;
 pub(crate) mod status;
 mod transport;
 
-use std::{error::Error, io};
+use std::{error::Error, io, sync::Arc};
 
-use crate::Failure;
+use crate::{Failure, hook::isolated};
 
 /// Longest chain of sources that is followed; an error may be its own source.
 const MAX_DEPTH: usize = 16;
 
 /// A classifier's opinion on an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
     /// This is what it means.
     Failure(Failure),
-    /// No opinion: the built-in rules decide.
+    /// No opinion: the next classifier, and in the end the built-in rules decide.
+    #[default]
     Pass,
 }
 
 /// Says what a caller's error means, ahead of the built-in rules.
 ///
-/// It is called once for each failed attempt and has to be quick. It can veto a retry and upgrade a class; it
+/// It is called once for each failed attempt and has to be quick; one that panics has no opinion. It can veto a retry and upgrade a class; it
 /// cannot override the deadline, the budget or the kill switch. Closures are classifiers:
 ///
 /// ```
@@ -51,9 +53,11 @@ where
 }
 
 /// The failure that an error stands for. Unknown errors are never retried.
-pub(crate) fn failure(error: &(dyn Error + 'static), custom: Option<&dyn Classifier>) -> Failure {
-    if let Some(Verdict::Failure(failure)) = custom.map(|custom| custom.classify(error)) {
-        return failure;
+pub(crate) fn failure(error: &(dyn Error + 'static), custom: &[Arc<dyn Classifier>]) -> Failure {
+    for custom in custom {
+        if let Verdict::Failure(failure) = isolated(|| custom.classify(error)) {
+            return failure;
+        }
     }
     find(error, |error| error.downcast_ref::<Failure>().cloned())
         .or_else(|| find(error, transport::failure))
@@ -110,28 +114,28 @@ mod tests {
     fn a_failure_is_found_one_to_five_sources_deep() {
         for depth in 1..=5 {
             let inner = Failure::new(FailureClass::RateLimited).with_code("x");
-            assert_eq!(failure(&wrapped(inner.clone(), depth), None), inner);
+            assert_eq!(failure(&wrapped(inner.clone(), depth), &[]), inner);
         }
         let direct = Failure::new(FailureClass::Semantic);
-        assert_eq!(failure(&direct, None), direct);
+        assert_eq!(failure(&direct, &[]), direct);
     }
 
     #[test]
     fn a_failure_inside_an_io_error_is_found() {
         let inner = Failure::new(FailureClass::Permission);
         let error = wrapped(io::Error::new(io::ErrorKind::ConnectionReset, inner.clone()), 2);
-        assert_eq!(failure(&error, None), inner);
+        assert_eq!(failure(&error, &[]), inner);
     }
 
     #[test]
     fn a_failure_is_believed_over_a_transport_error_around_it() {
         let refused = io::Error::new(io::ErrorKind::ConnectionRefused, Failure::new(FailureClass::Fatal));
-        assert_eq!(failure(&wrapped(refused, 1), None).class, FailureClass::Fatal);
+        assert_eq!(failure(&wrapped(refused, 1), &[]).class, FailureClass::Fatal);
     }
 
     #[test]
     fn an_unknown_error_is_never_retried_and_accuses_nobody() {
-        let failure = failure(&wrapped(fmt::Error, 3), None);
+        let failure = failure(&wrapped(fmt::Error, 3), &[]);
         assert_eq!((failure.class, failure.dispatch), (FailureClass::Invalid, Dispatch::Ambiguous));
         assert_eq!(failure.code.as_deref(), Some("unclassified"));
     }
@@ -140,15 +144,21 @@ mod tests {
     fn a_custom_classifier_goes_first_and_may_pass() {
         let opinion = Failure::new(FailureClass::Semantic);
         let inner = Failure::new(FailureClass::Transient);
-        let custom = {
+        let opinionated = {
             let opinion = opinion.clone();
             move |error: &(dyn Error + 'static)| match error.is::<Failure>() {
                 true => Verdict::Failure(opinion.clone()),
                 false => Verdict::Pass,
             }
         };
-        assert_eq!(failure(&inner, Some(&custom)), opinion);
-        assert_eq!(failure(&wrapped(inner.clone(), 1), Some(&custom)), inner);
+        let broken = |_: &(dyn Error + 'static)| -> Verdict { panic!("a bug in a classifier") };
+        let last = |_: &(dyn Error + 'static)| Verdict::Failure(Failure::new(FailureClass::Fatal));
+        let custom: [Arc<dyn Classifier>; 2] = [Arc::new(broken), Arc::new(opinionated)];
+        let chain = [custom.as_slice(), &[Arc::new(last)]].concat();
+        assert_eq!(failure(&inner, &chain), opinion, "the first opinion counts");
+        assert_eq!(failure(&wrapped(inner.clone(), 1), &chain).class, FailureClass::Fatal);
+        assert_eq!(failure(&inner, &custom), opinion);
+        assert_eq!(failure(&wrapped(inner.clone(), 1), &custom), inner);
     }
 
     #[test]
@@ -165,6 +175,6 @@ mod tests {
                 Some(self)
             }
         }
-        assert_eq!(failure(&Own, None), Failure::unclassified());
+        assert_eq!(failure(&Own, &[]), Failure::unclassified());
     }
 }

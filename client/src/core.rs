@@ -18,12 +18,13 @@ use std::{
 };
 
 use damper_protocol::{ClientIdentity, FailMode, Mode};
+use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
     Observer,
-    backoff::nanos,
+    backoff::{fresh_rng, nanos},
     clock::{Clock, Moment},
     link::Link,
     totals::Count,
@@ -35,10 +36,34 @@ use crate::{
 pub(crate) enum Switch {
     #[default]
     On,
+    /// Everything is asked and counted, and nothing that is said about retries is obeyed.
+    Observe,
     /// Attempts are counted and reported, nothing is retried.
     NoRetry,
     /// One attempt for each operation, and no traffic.
     Inert,
+}
+
+impl Switch {
+    /// Whether operations may retry at all.
+    pub(crate) fn retries(self) -> bool {
+        matches!(self, Self::On | Self::Observe)
+    }
+}
+
+/// How a client is set up, its way to the server apart.
+pub(crate) struct Setup {
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) identity: ClientIdentity,
+    pub(crate) tenant: Option<String>,
+    pub(crate) fail_mode: FailMode,
+    pub(crate) switch: Switch,
+    /// How long the server may take for what it can answer at once. More, and the outage rules decide.
+    pub(crate) answer_within: Duration,
+    /// Most attempts of any operation.
+    pub(crate) max_attempts: Option<u32>,
+    /// Makes jitter repeatable.
+    pub(crate) seed: Option<u64>,
 }
 
 /// The shared part of a client. Its lifetime is that of the last handle or task.
@@ -50,8 +75,11 @@ pub(crate) struct Core {
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
     pub(crate) switch: Switch,
-    /// How long the server may take for what it can answer at once. More, and the outage rules decide.
     answer_within: Duration,
+    pub(crate) max_attempts: Option<u32>,
+    seed: Option<u64>,
+    /// Requests whose baggage had no room for our member.
+    pub(crate) baggage_skipped: Count,
     pub(crate) status: Mutex<Status>,
     dependencies: RwLock<HashMap<Arc<str>, Arc<DependencyState>>>,
     ids: Count,
@@ -87,15 +115,9 @@ pub(crate) enum Path {
 }
 
 impl Core {
-    pub(crate) fn new(
-        transport: Arc<dyn Transport>,
-        observer: Arc<dyn Observer>,
-        identity: ClientIdentity,
-        tenant: Option<String>,
-        fail_mode: FailMode,
-        switch: Switch,
-        answer_within: Duration,
-    ) -> Self {
+    pub(crate) fn new(transport: Arc<dyn Transport>, setup: Setup) -> Self {
+        let Setup { observer, identity, tenant, fail_mode, switch, answer_within, max_attempts, seed } =
+            setup;
         Self {
             clock: Clock::start(),
             transport,
@@ -105,6 +127,9 @@ impl Core {
             fail_mode,
             switch,
             answer_within,
+            max_attempts,
+            seed,
+            baggage_skipped: Count::default(),
             status: Mutex::default(),
             dependencies: RwLock::default(),
             ids: Count::default(),
@@ -126,7 +151,11 @@ impl Core {
             return Arc::clone(known);
         }
         let name: Arc<str> = Arc::from(name);
-        let fresh = Arc::new(DependencyState::new(Arc::clone(&name), self.clock.now()));
+        let fresh = Arc::new(DependencyState::new(
+            Arc::clone(&name),
+            self.switch == Switch::Observe,
+            self.clock.now(),
+        ));
         dependencies.insert(name, Arc::clone(&fresh));
         fresh
     }
@@ -147,6 +176,17 @@ impl Core {
     /// Turns a number of [`next_id`](Self::next_id) into an id that no other client has.
     pub(crate) fn global_id(&self, id: u64) -> String {
         format!("{}.{id}", self.identity.incarnation)
+    }
+
+    /// Who retries, for people further down.
+    pub(crate) fn owner(&self) -> &str {
+        let name = self.identity.name.as_deref().or(self.tenant.as_deref());
+        name.unwrap_or(&self.identity.id)
+    }
+
+    /// A random source for one use.
+    pub(crate) fn rng(&self) -> Rng {
+        self.seed.map_or_else(fresh_rng, |seed| Rng::with_seed(seed.wrapping_add(self.next_id())))
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
@@ -209,10 +249,11 @@ impl Core {
 
     /// Starts the background tasks, once, if this is a tokio runtime. They start again on the next call if their
     /// runtime ends before the client does.
-    pub(crate) fn start(self: &Arc<Self>, runtime: &Handle, stop: &tokio::sync::watch::Sender<()>) {
+    pub(crate) fn start(self: &Arc<Self>, stop: &tokio::sync::watch::Sender<()>) {
         if self.switch == Switch::Inert || self.started.load(Ordering::Relaxed) || self.is_shut_down() {
             return;
         }
+        let Ok(runtime) = Handle::try_current() else { return };
         if self.started.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -53,7 +53,8 @@ impl Damper {
     }
 
     /// A client as the environment describes it: `DAMPER_ENDPOINT` (default `http://127.0.0.1:7117`),
-    /// `DAMPER_TENANT`, and the switches of [`Builder::build`].
+    /// `DAMPER_TENANT`, `DAMPER_CREDENTIAL_FILE` (a file that holds the credential), and the switches of
+    /// [`Builder::build`].
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl Damper {
                 Arc::new(DependencyState::private(name, self.handle.core.clock.now()))
             }
         };
-        Dependency { handle: Arc::clone(&self.handle), state }
+        Dependency::new(Arc::clone(&self.handle), state)
     }
 
     /// Delivers all totals now.

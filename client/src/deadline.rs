@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::clock::{Clock, Moment};
 
 /// What an operation gets that has no deadline of its own.
@@ -21,6 +23,7 @@ pub struct Deadline(Kind);
 enum Kind {
     After(Duration),
     At(std::time::Instant),
+    Inherit,
     Unbounded,
 }
 
@@ -37,6 +40,12 @@ impl Deadline {
         Self(Kind::At(instant))
     }
 
+    /// That of the attempt or request that it is called in; outside of any, or where they have none, the default.
+    #[must_use]
+    pub const fn inherit() -> Self {
+        Self(Kind::Inherit)
+    }
+
     /// Never. Each attempt still ends after 30 s, and a dependency that asks for a pause of more than 60 s ends
     /// the operation.
     #[must_use]
@@ -44,12 +53,17 @@ impl Deadline {
         Self(Kind::Unbounded)
     }
 
-    pub(crate) fn limit(self, clock: Clock, now: Moment) -> Limit {
-        Limit(match self.0 {
+    /// Inside of something that ends at `outer_end`, never later than that.
+    pub(crate) fn limit(self, clock: Clock, now: Moment, outer_end: Option<Instant>) -> Limit {
+        let outer_end = outer_end.map(|end| clock.moment(end));
+        let own = match self.0 {
             Kind::After(duration) => now.checked_add(duration),
             Kind::At(instant) => Some(clock.moment(instant.into())),
+            Kind::Inherit if outer_end.is_some() => None,
+            Kind::Inherit => now.checked_add(DEFAULT),
             Kind::Unbounded => None,
-        })
+        };
+        Limit(own.into_iter().chain(outer_end).min())
     }
 }
 
@@ -85,9 +99,10 @@ impl Limit {
         self.left(now).is_none_or(|left| wait.saturating_add(LEAST_ATTEMPT) <= left)
     }
 
-    /// When an attempt that starts at `now` has to end.
-    pub(crate) fn end_of_attempt(self, now: Moment) -> Moment {
-        self.0.unwrap_or_else(|| now.saturating_add(BACKSTOP))
+    /// When an attempt that starts at `now` has to end. Only the connections of a stream may last for ever.
+    pub(crate) fn end_of_attempt(self, now: Moment, endless: bool) -> Option<Moment> {
+        let backstop = (!endless).then(|| now.saturating_add(BACKSTOP));
+        self.0.or(backstop)
     }
 
     /// True if it is the caller's own deadline that ends an attempt, not the backstop.
@@ -119,11 +134,17 @@ mod tests {
     async fn every_way_to_say_it() {
         let clock = Clock::start();
         let now = ms(250);
-        assert_eq!(Deadline::after(ms(100)).limit(clock, now), Limit(Some(ms(350))));
-        assert_eq!(Deadline::after(Duration::MAX).limit(clock, now), Limit(None));
-        assert_eq!(Deadline::unbounded().limit(clock, now), Limit(None));
+        assert_eq!(Deadline::after(ms(100)).limit(clock, now, None), Limit(Some(ms(350))));
+        assert_eq!(Deadline::after(Duration::MAX).limit(clock, now, None), Limit(None));
+        assert_eq!(Deadline::unbounded().limit(clock, now, None), Limit(None));
         let in_a_second = tokio::time::Instant::now() + ms(1000);
-        assert_eq!(Deadline::at(in_a_second.into()).limit(clock, now), Limit(Some(ms(1000))));
-        assert_eq!(Deadline::default().limit(clock, now).left(now), Some(ms(10_000)));
+        assert_eq!(Deadline::at(in_a_second.into()).limit(clock, now, None), Limit(Some(ms(1000))));
+        let inside = |deadline: Deadline| deadline.limit(clock, now, Some(in_a_second));
+        assert_eq!(inside(Deadline::inherit()), Limit(Some(ms(1000))));
+        assert_eq!(inside(Deadline::unbounded()), Limit(Some(ms(1000))));
+        assert_eq!(inside(Deadline::after(ms(100))), Limit(Some(ms(350))));
+        assert_eq!(inside(Deadline::after(ms(5000))), Limit(Some(ms(1000))));
+        assert_eq!(Deadline::inherit().limit(clock, now, None).left(now), Some(ms(10_000)));
+        assert_eq!(Deadline::default().limit(clock, now, None).left(now), Some(ms(10_000)));
     }
 }

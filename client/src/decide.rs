@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use damper_protocol::FailureClass;
+use damper_protocol::{Dispatch, FailureClass};
 use fastrand::Rng;
 
 use crate::{Failure, Profile, StopReason, clock::Moment, deadline::Limit, retry_after, view::Gate};
@@ -10,15 +10,24 @@ use crate::{Failure, Profile, StopReason, clock::Moment, deadline::Limit, retry_
 /// The longest pause that an operation without a deadline sits out for a dependency.
 const LONGEST_UNBOUNDED_PAUSE: Duration = Duration::from_secs(60);
 
+/// A stream that has connected so often without bringing anything is broken, not unlucky.
+const MOST_FRUITLESS: u32 = 10;
+
 /// Everything that the decision rests on.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) now: Moment,
     pub(crate) limit: Limit,
+    /// How long another attempt will probably take.
+    pub(crate) expected: Duration,
     pub(crate) profile: Profile,
     /// The number of the attempt that failed.
     pub(crate) attempt: u32,
     pub(crate) max_attempts: u32,
+    /// The retries are this operation's own.
+    pub(crate) owns: bool,
+    /// The caller's hook forbids them.
+    pub(crate) dropped: bool,
     pub(crate) failure: &'a Failure,
     /// The failure before it, if there was one.
     pub(crate) previous: Option<&'a Failure>,
@@ -38,14 +47,24 @@ pub(crate) fn after_failure(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration
     if let Some(reason) = facts.switched_off {
         return Err(reason);
     }
+    if facts.dropped {
+        return Err(StopReason::DroppedByHook);
+    }
     if !is_retryable(facts.failure, facts.previous) {
         return Err(StopReason::NotRetryable);
+    }
+    if facts.profile.is_endless() && facts.attempt >= MOST_FRUITLESS {
+        return Err(StopReason::NoProgress);
     }
     if facts.attempt >= facts.max_attempts {
         return Err(StopReason::AttemptsExhausted);
     }
     if !facts.repeatable && !facts.failure.had_no_effect() {
         return Err(StopReason::AmbiguousNotRepeatable);
+    }
+    // What never left its sender is no load on anyone further down.
+    if !facts.owns && (facts.attempt > 1 || facts.failure.dispatch != Dispatch::NotSent) {
+        return Err(StopReason::NotRetryOwner);
     }
     let wait = wait(facts, rng)?;
     if facts.gate == Gate::Refuse {
@@ -72,13 +91,15 @@ fn is_misdirected_again(failure: &Failure, previous: Option<&Failure>) -> bool {
 /// fit is never shortened.
 fn wait(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration, StopReason> {
     let backoff = facts.profile.backoff(facts.failure.class).delay(facts.attempt, rng);
-    if !facts.limit.fits(facts.now, backoff) {
+    if !facts.limit.fits(facts.now, backoff.saturating_add(facts.expected)) {
         return Err(StopReason::DeadlineTooShort);
     }
     let asked = facts.failure.retry_after.unwrap_or_default().max(facts.held_for);
     let pause = if asked.is_zero() { asked } else { retry_after::jittered(asked, rng) };
     let unbounded = facts.limit.left(facts.now).is_none();
-    if !facts.limit.fits(facts.now, pause) || (unbounded && asked > LONGEST_UNBOUNDED_PAUSE) {
+    if !facts.limit.fits(facts.now, pause.saturating_add(facts.expected))
+        || (unbounded && asked > LONGEST_UNBOUNDED_PAUSE)
+    {
         return Err(StopReason::RetryAfterBeyondDeadline);
     }
     Ok(backoff.max(pause))
@@ -86,7 +107,6 @@ fn wait(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration, StopReason> {
 
 #[cfg(test)]
 mod tests {
-    use damper_protocol::Dispatch;
     use proptest::prelude::*;
 
     use super::*;
@@ -98,7 +118,7 @@ mod tests {
 
     fn limit(deadline: Option<Duration>) -> Limit {
         let deadline = deadline.map_or(Deadline::unbounded(), Deadline::after);
-        deadline.limit(Clock::start(), Duration::ZERO)
+        deadline.limit(Clock::start(), Duration::ZERO, None)
     }
 
     fn transient() -> Failure {
@@ -109,9 +129,12 @@ mod tests {
         Facts {
             now: Duration::ZERO,
             limit: limit(Some(ms(10_000))),
+            expected: Duration::ZERO,
             profile: Profile::standard(),
             attempt: 1,
             max_attempts: 4,
+            owns: true,
+            dropped: false,
             failure,
             previous: None,
             repeatable: true,
@@ -146,15 +169,27 @@ mod tests {
             (Facts { max_attempts: 0, ..base() }, StopReason::AttemptsExhausted),
             (Facts { repeatable: false, ..base() }, StopReason::AmbiguousNotRepeatable),
             (Facts { limit: limit(Some(Duration::ZERO)), ..base() }, StopReason::DeadlineTooShort),
+            (Facts { expected: ms(10_000), ..base() }, StopReason::DeadlineTooShort),
             (Facts { held_for: ms(10_000), ..base() }, StopReason::RetryAfterBeyondDeadline),
             (Facts { gate: Gate::Refuse, ..base() }, StopReason::BreakerOpen),
             (Facts { suppressed: true, ..base() }, StopReason::Suppressed),
+            (Facts { owns: false, ..base() }, StopReason::NotRetryOwner),
+            (Facts { dropped: true, ..base() }, StopReason::DroppedByHook),
+            (Facts { profile: Profile::stream(), attempt: 10, ..base() }, StopReason::NoProgress),
         ];
         for (facts, reason) in cases {
             assert_eq!(decide(&facts), Err(reason), "{facts:?}");
         }
         assert!(decide(&base()).is_ok());
         assert!(decide(&Facts { gate: Gate::Probe, ..base() }).is_ok());
+    }
+
+    #[test]
+    fn who_does_not_own_the_retries_repeats_once_what_never_left() {
+        let unsent = transient().with_dispatch(Dispatch::NotSent);
+        assert!(decide(&Facts { owns: false, ..facts(&unsent) }).is_ok());
+        let again = Facts { owns: false, attempt: 2, ..facts(&unsent) };
+        assert_eq!(decide(&again), Err(StopReason::NotRetryOwner));
     }
 
     #[test]

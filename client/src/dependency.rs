@@ -9,15 +9,25 @@ use crate::{Operation, core::DependencyState, damper::Handle};
 /// A downstream that is protected. Cheap to clone; keep one where it is used often.
 #[derive(Clone)]
 pub struct Dependency {
+    /// One reference, because every operation takes it along.
+    pub(crate) pair: Arc<Pair>,
+}
+
+/// A dependency of one client.
+pub(crate) struct Pair {
     pub(crate) handle: Arc<Handle>,
     pub(crate) state: Arc<DependencyState>,
 }
 
 impl Dependency {
+    pub(crate) fn new(handle: Arc<Handle>, state: Arc<DependencyState>) -> Self {
+        Self { pair: Arc::new(Pair { handle, state }) }
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.state.name
+        &self.pair.state.name
     }
 
     /// One logical operation on it. The name is for logs: a verb such as `charge`, not an id.
@@ -28,18 +38,31 @@ impl Dependency {
     /// What this process has counted on it so far. No count ever falls.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.state.counts.snapshot()
+        self.pair.state.counts.snapshot()
+    }
+
+    /// Requests of the adapters that got one attempt because their bodies cannot be sent twice.
+    #[must_use]
+    pub fn not_replayable(&self) -> u64 {
+        self.pair.state.not_replayable.get()
+    }
+
+    /// Notes such a request.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn note_not_replayable(&self) {
+        self.pair.state.not_replayable.up();
+        self.pair.handle.core.observer.not_replayable(&self.pair.state.name);
     }
 
     /// Attempts that were started and have not ended.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.state.counts.in_flight()
+        self.pair.state.counts.in_flight()
     }
 }
 
 impl fmt::Debug for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dependency").field("name", &self.state.name).finish_non_exhaustive()
+        f.debug_struct("Dependency").field("name", &self.pair.state.name).finish_non_exhaustive()
     }
 }

@@ -24,7 +24,7 @@ const DEFAULT_RATIO: f64 = 0.1;
 const FADE: Duration = Duration::from_secs(30);
 
 /// The span over which successful first attempts are averaged.
-const RECENT: Duration = Duration::from_secs(10);
+pub(crate) const SUCCESSES_OVER: Duration = Duration::from_secs(10);
 
 /// A token bucket of one token whose rate is given with each use. A refusal writes nothing.
 #[derive(Debug, Default)]
@@ -82,15 +82,16 @@ fn sane(number: f64) -> f64 {
     if number.is_finite() { number.max(0.0) } else { 0.0 }
 }
 
-/// Successful first attempts per second over the last ten seconds, from a count that only rises.
+/// The recent rate of a count that only rises.
 #[derive(Debug)]
 pub(crate) struct Recent {
+    span: Duration,
     samples: VecDeque<(Moment, u64)>,
 }
 
 impl Recent {
-    pub(crate) fn new(now: Moment) -> Self {
-        Self { samples: VecDeque::from([(now, 0)]) }
+    pub(crate) fn new(span: Duration, now: Moment) -> Self {
+        Self { span, samples: VecDeque::from([(now, 0)]) }
     }
 
     /// Takes note of the count, at most once a second, so that memory stays constant.
@@ -98,7 +99,7 @@ impl Recent {
         if self.samples.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= Duration::from_secs(1)) {
             self.samples.push_back((now, count));
         }
-        let oldest_kept = now.saturating_sub(RECENT);
+        let oldest_kept = now.saturating_sub(self.span);
         while self.samples.get(1).is_some_and(|(at, _)| *at <= oldest_kept) {
             self.samples.pop_front();
         }
@@ -109,8 +110,8 @@ impl Recent {
         let (since, base) = self.samples.front().copied().unwrap_or((now, count));
         let elapsed = now.saturating_sub(since).as_secs_f64().max(1.0);
         #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
-        let successes = count.saturating_sub(base) as f64;
-        successes / elapsed
+        let counted = count.saturating_sub(base) as f64;
+        counted / elapsed
     }
 }
 
@@ -135,6 +136,16 @@ mod tests {
                 let expected = (per_s * 100.0) as usize;
                 assert!(tokens.abs_diff(expected) <= 1, "{per_s}/s every {step_ms} ms gave {tokens}");
             }
+        }
+    }
+
+    #[test]
+    fn an_hour_of_hammering_gets_the_rate_to_the_token() {
+        for (per_s, expected) in [(1.0, 3600), (2.0, 7200), (5.0, 18_000)] {
+            let bucket = Bucket::default();
+            taken(&bucket, per_s, 0, 10_000, 3);
+            let tokens = taken(&bucket, per_s, 10_000, 3_610_000, 3);
+            assert!(tokens.abs_diff(expected) <= 1, "{per_s}/s gave {tokens}");
         }
     }
 
@@ -205,7 +216,7 @@ mod tests {
 
     #[test]
     fn successes_count_for_ten_seconds() {
-        let mut recent = Recent::new(Duration::ZERO);
+        let mut recent = Recent::new(SUCCESSES_OVER, Duration::ZERO);
         for second in 1..=20 {
             recent.sample(Duration::from_secs(second), second * 10);
         }

@@ -1,8 +1,8 @@
 //! How an operation ends that does not succeed.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
-use damper_protocol::{Dispatch, Reason};
+use damper_protocol::{Dispatch, Reason, RecoveryMode};
 
 use crate::Failure;
 
@@ -34,6 +34,10 @@ stop_reasons! {
     AmbiguousNotRepeatable = "ambiguous_not_repeatable",
     /// All attempts are used up.
     AttemptsExhausted = "attempts_exhausted",
+    /// The caller's hook forbade another attempt.
+    DroppedByHook = "dropped_by_hook",
+    /// Ten connections of a stream in a row have brought nothing: a fault.
+    NoProgress = "no_progress",
     /// The deadline leaves no room for the wait and another attempt.
     DeadlineTooShort = "deadline_too_short",
     /// The deadline passed while an attempt was running.
@@ -44,9 +48,11 @@ stop_reasons! {
     BreakerOpen = "breaker_open",
     /// The breaker is half-open and this attempt is not among its probes.
     BreakerHalfOpen = "breaker_half_open",
+    /// The leased rate of first attempts leaves no room for this one before its deadline.
+    FirstAttemptsExhausted = "first_attempts_exhausted",
     /// The server said not to ask for a while.
     Suppressed = "suppressed",
-    /// Refused: another layer owns the retries of this operation.
+    /// Another layer owns the retries of this operation.
     NotRetryOwner = "not_retry_owner",
     /// Refused: the tenant's amplification is at its cap.
     AmplificationCap = "amplification_cap",
@@ -74,6 +80,50 @@ stop_reasons! {
     RetriesOff = "retries_off",
     /// The client is shut down.
     ShutDown = "shut_down",
+}
+
+impl StopReason {
+    /// True if the operation was refused to protect the dependency, or the fleet's budget: it may be tried again
+    /// later, but not now. A server that passes this on answers 429.
+    #[must_use]
+    pub const fn is_refusal(self) -> bool {
+        matches!(
+            self,
+            Self::FirstAttemptsExhausted
+                | Self::Suppressed
+                | Self::AmplificationCap
+                | Self::NoCapacityBeforeDeadline
+                | Self::QueueFull
+                | Self::Preempted
+                | Self::BudgetExhausted
+                | Self::Expired
+                | Self::RefusedOtherwise
+                | Self::EmergencyExhausted
+                | Self::RetryAfterBeyondDeadline
+        )
+    }
+
+    /// True if the dependency cannot be used at the moment, or nobody may say so. A server that passes this on
+    /// answers 503.
+    #[must_use]
+    pub const fn is_unavailable(self) -> bool {
+        matches!(
+            self,
+            Self::BreakerOpen
+                | Self::BreakerHalfOpen
+                | Self::FailClosed
+                | Self::CircuitOpen
+                | Self::AskRejected
+                | Self::ShutDown
+                | Self::NoProgress
+        )
+    }
+
+    /// True if there was not enough time. A server that passes this on answers 504.
+    #[must_use]
+    pub const fn is_timeout(self) -> bool {
+        matches!(self, Self::DeadlineTooShort | Self::DeadlineExceeded)
+    }
 }
 
 impl fmt::Display for StopReason {
@@ -124,9 +174,32 @@ pub struct CallError<E> {
     /// The operation may have taken effect, and nobody knows: some attempt was sent, no answer came, and the
     /// operation is not declared a mere read.
     pub ambiguous: bool,
+    /// What may be done about that: the declared recovery mode, if the effect is unknown and one was declared.
+    pub recovery: Option<RecoveryMode>,
+    /// The failed attempts, the latest 16 of them, oldest first.
+    pub history: Vec<Past>,
+}
+
+/// A failed attempt of an operation that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Past {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// What went wrong.
+    pub failure: Failure,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl<E> CallError<E> {
+    /// Splits the caller's own error off.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn split<F>(self) -> (CallError<F>, Option<E>) {
+        let Self { reason, failure, attempts, last, ambiguous, recovery, history } = self;
+        (CallError { reason, failure, attempts, last: None, ambiguous, recovery, history }, last)
+    }
+
     /// True if the last attempt provably had no effect, or none was made.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {
@@ -185,6 +258,8 @@ mod tests {
             attempts: 1,
             last: Some(fmt::Error),
             ambiguous: true,
+            recovery: None,
+            history: Vec::new(),
         };
         assert!(error.source().unwrap().is::<fmt::Error>());
         assert_eq!(error.to_string(), "not_retryable after 1 attempt: invalid failure (unclassified)");

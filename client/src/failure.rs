@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureReport, FailureSource};
 use http::{HeaderMap, StatusCode};
 
-use crate::classify::status;
+use crate::classify::{grpc, status};
 
 /// What went wrong with one attempt, on axes that stay apart: the class says what, the source who, the dispatch
 /// whether there can have been an effect.
@@ -72,6 +72,25 @@ impl Failure {
     #[must_use]
     pub fn from_http(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         status::from_response(status, headers, std::time::SystemTime::now())
+    }
+
+    /// The failure that a gRPC status stands for, or `None` for OK (0). `metadata` are the trailers, or the headers
+    /// of a response that has none.
+    ///
+    /// UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED are transient, RESOURCE_EXHAUSTED is rate limited, all with an
+    /// unknown effect. `grpc-retry-pushback-ms` is a pause, and a veto if it is negative or junk. A CANCELLED or
+    /// DEADLINE_EXCEEDED of the caller's own making is better reported as [such](Self::rejected_by_caller).
+    /// `RetryInfo` of the status details is not read: give it to [`with_retry_after`](Self::with_retry_after).
+    ///
+    /// ```
+    /// use damper_client::{Failure, FailureClass};
+    ///
+    /// let failure = Failure::from_grpc(14, &http::HeaderMap::new());
+    /// assert_eq!(failure.map(|failure| failure.class), Some(FailureClass::Transient));
+    /// ```
+    #[must_use]
+    pub fn from_grpc(code: i32, metadata: &HeaderMap) -> Option<Self> {
+        grpc::from_status(code, metadata)
     }
 
     /// The same with this source.

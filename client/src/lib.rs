@@ -48,15 +48,31 @@
 //! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
 //! `Retry-After` included.
 //!
+//! # One layer retries
+//!
+//! Nested layers that all retry multiply each other. Here the outermost operation owns the retries of everything
+//! that runs in its attempts; [`Attempt::inject`] tells the services that it calls, and [`Inbound`] reads what the
+//! callers of this one said.
+//!
+//! # Adapters
+//!
+//! Behind features: `tower` (a layer for clients of HTTP services), `reqwest-middleware`, and `axum` (inbound
+//! context and deadline, refusals as responses).
+//!
 //! # How it ends
 //!
 //! An operation that fails has exactly one [`StopReason`], the caller's own error as its source, and says whether
 //! it may have taken effect all the same ([`CallError::ambiguous`]).
 
+#[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+mod adapter;
 mod attempt;
+#[cfg(feature = "axum")]
+pub mod axum;
 mod backoff;
 mod classify;
 mod clock;
+mod context;
 mod core;
 mod damper;
 mod deadline;
@@ -65,30 +81,42 @@ mod dependency;
 mod emergency;
 mod error;
 mod failure;
-#[cfg(test)]
+#[cfg(any(test, feature = "test-util"))]
 mod fake;
+mod hook;
+mod lease;
 mod link;
 mod observer;
 mod operation;
 mod policy;
+#[cfg(feature = "reqwest-middleware")]
+pub mod reqwest_middleware;
 mod retry_after;
+mod scope;
+#[cfg(feature = "test-util")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod totals;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod transport;
 mod view;
 mod wire;
 
 pub use attempt::Attempt;
 pub use classify::{Classifier, Verdict};
+pub use context::{Context, Inbound, refuse_retries};
 pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
 pub use damper_protocol::{
-    Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, Totals,
+    Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, RecoveryMode, Totals,
 };
 pub use deadline::Deadline;
 pub use dependency::Dependency;
-pub use error::{CallError, StopReason};
+pub use error::{CallError, Past, StopReason};
 pub use failure::Failure;
+pub use hook::{Advice, FailureEvent};
 pub use observer::Observer;
-pub use operation::Operation;
+pub use operation::{Operation, Permit};
 pub use policy::{Idempotency, Profile};
+pub use scope::Scope;

@@ -26,6 +26,16 @@ pub trait Observer: Send + Sync + 'static {
         let _ = dependency;
     }
 
+    /// A request of an adapter had a body that cannot be sent twice: it gets one attempt.
+    fn not_replayable(&self, dependency: &str) {
+        let _ = dependency;
+    }
+
+    /// A client that only observes goes on although it was refused for this reason.
+    fn overruled(&self, dependency: &str, reason: StopReason) {
+        let _ = (dependency, reason);
+    }
+
     /// An operation ended without success. [`StopReason::Expired`] is an ask whose window closed.
     fn stopped(&self, dependency: &str, reason: StopReason) {
         let _ = (dependency, reason);

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{FailureClass, RecoveryMode};
+use http::{HeaderMap, Method};
 
 use crate::backoff::Backoff;
 
@@ -11,6 +12,7 @@ use crate::backoff::Backoff;
 pub struct Profile {
     attempts: u32,
     backoff: Backoff,
+    endless: bool,
 }
 
 /// Rate limits are retried slowly whatever the profile.
@@ -19,7 +21,7 @@ const RATE_LIMITED_BASE: Duration = Duration::from_secs(1);
 impl Profile {
     const fn new(attempts: u32, base_ms: u64, cap_ms: u64) -> Self {
         let backoff = Backoff { base: Duration::from_millis(base_ms), cap: Duration::from_millis(cap_ms) };
-        Self { attempts, backoff }
+        Self { attempts, backoff, endless: false }
     }
 
     /// Four attempts, waits of up to 250 ms, doubling up to 5 s. The default.
@@ -40,6 +42,16 @@ impl Profile {
         Self::new(5, 200, 30_000)
     }
 
+    /// For connections that are meant to last: as many attempts as wanted, waits of up to 1 s, doubling up to 30 s
+    /// and short again once a connection has [brought something](crate::Attempt::progressed). Ten in a row that
+    /// bring nothing are a fault ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends
+    /// when its attempt returns a value; give it [`Deadline::unbounded`](crate::Deadline::unbounded), and declare
+    /// it [`Idempotency::Safe`].
+    #[must_use]
+    pub const fn stream() -> Self {
+        Self { endless: true, ..Self::new(u32::MAX, 1000, 30_000) }
+    }
+
     /// One attempt.
     #[must_use]
     pub const fn never() -> Self {
@@ -49,13 +61,17 @@ impl Profile {
     /// The same with so many attempts, the first included; 0 counts as 1.
     #[must_use]
     pub const fn with_attempts(self, attempts: u32) -> Self {
-        Self { attempts: if attempts == 0 { 1 } else { attempts }, ..self }
+        Self { attempts: if attempts == 0 { 1 } else { attempts }, endless: false, ..self }
     }
 
     /// Attempts of one operation, the first included.
     #[must_use]
     pub const fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    pub(crate) const fn is_endless(&self) -> bool {
+        self.endless
     }
 
     /// The waits that belong to a class of failures.
@@ -98,6 +114,20 @@ impl Idempotency {
         Self::Keyed(key.into())
     }
 
+    /// What an HTTP request says about itself: GET, HEAD, OPTIONS and TRACE are safe, PUT and DELETE idempotent;
+    /// anything else is keyed if it has an `Idempotency-Key`, and unsafe if it has none.
+    #[must_use]
+    pub fn of_request(method: &Method, headers: &HeaderMap) -> Self {
+        match *method {
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Safe,
+            Method::PUT | Method::DELETE => Self::Idempotent,
+            _ => {
+                let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+                key.filter(|key| !key.is_empty()).map_or(Self::Unsafe, Self::keyed)
+            }
+        }
+    }
+
     /// True if it may be repeated whatever became of the last attempt.
     pub(crate) fn allows_repeat(&self) -> bool {
         !matches!(self, Self::Unsafe)
@@ -110,5 +140,29 @@ impl Idempotency {
 
     pub(crate) fn recovery_mode(&self) -> Option<RecoveryMode> {
         matches!(self, Self::Keyed(_)).then_some(RecoveryMode::ProviderIdempotent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b44_a_method_says_whether_a_repeat_does_harm() {
+        let of = |method: &str, key: Option<&str>| {
+            let key = key.map(|key| ("idempotency-key".parse().unwrap(), key.parse().unwrap()));
+            Idempotency::of_request(&method.parse().unwrap(), &key.into_iter().collect())
+        };
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            assert_eq!(of(method, Some("k")), Idempotency::Safe, "{method}");
+        }
+        for method in ["PUT", "DELETE"] {
+            assert_eq!(of(method, None), Idempotency::Idempotent, "{method}");
+        }
+        for method in ["POST", "PATCH", "CONNECT", "BREW"] {
+            assert_eq!(of(method, None), Idempotency::Unsafe, "{method}");
+            assert_eq!(of(method, Some("")), Idempotency::Unsafe, "{method}");
+            assert_eq!(of(method, Some("\"k\"")), Idempotency::keyed("\"k\""), "{method}");
+        }
     }
 }

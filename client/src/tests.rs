@@ -2,9 +2,12 @@
 
 mod breakers;
 mod deadlines;
+mod leases;
 mod lives;
+mod nesting;
 mod outages;
 mod retries;
+mod rules;
 mod watch;
 
 use std::{

@@ -1,6 +1,9 @@
 //! Cumulative counts of one dependency: atomics that only rise.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use damper_protocol::{
     FailureClass, FailureCounts, FailureReason, FailureSource, ReasonCounts, SourceCounts, Totals,
@@ -22,8 +25,68 @@ impl Count {
         self.0.fetch_add(1, Relaxed)
     }
 
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// Buckets of a [`Histogram`]: bounds of 1, 2, 4 ... 65 536 ms, and the rest.
+const BUCKETS: usize = 18;
+
+/// Durations by bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram([Count; BUCKETS]);
+
+impl Histogram {
+    pub(crate) fn record(&self, duration: Duration) {
+        if let Some(count) = self.0.get(bucket(duration)) {
+            count.up();
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, count| sum.saturating_add(count.get()))
+    }
+
+    /// Without its trailing zeros.
+    fn snapshot(&self) -> Vec<u64> {
+        let mut counts: Vec<u64> = self.0.iter().map(Count::get).collect();
+        let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last.saturating_add(1));
+        counts.truncate(used);
+        counts
+    }
+}
+
+/// The first bucket whose bound is not below the duration.
+fn bucket(duration: Duration) -> usize {
+    // Without the 128 bits of `as_nanos`, whose division every call would pay for.
+    let part_ms = u64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let ms = duration.as_secs().saturating_mul(1000).saturating_add(part_ms);
+    let bits = u64::BITS.saturating_sub(ms.saturating_sub(1).leading_zeros());
+    usize::try_from(bits).unwrap_or(BUCKETS).min(BUCKETS - 1)
+}
+
+/// How long an attempt that succeeds probably takes: a moving average that follows the last dozen or so.
+///
+/// Concurrent updates may overwrite each other: one sample more or less does not matter to an estimate.
+#[derive(Debug, Default)]
+pub(crate) struct Estimate(AtomicU64);
+
+impl Estimate {
+    pub(crate) fn record(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).clamp(1, 1 << 56);
+        let before = self.0.load(Relaxed);
+        let after = if before == 0 { micros } else { before - before / 8 + micros / 8 };
+        self.0.store(after.max(1), Relaxed);
+    }
+
+    /// Zero while nothing is known.
+    pub(crate) fn get(&self) -> Duration {
+        Duration::from_micros(self.0.load(Relaxed))
     }
 }
 
@@ -32,8 +95,8 @@ impl Count {
 pub(crate) struct Counts {
     pub(crate) logical: Count,
     pub(crate) physical: Count,
-    /// Attempts that ended, however they did.
-    pub(crate) ended: Count,
+    /// Attempts whose caller went away, or that panicked: all others have a latency.
+    pub(crate) cut_short: Count,
     pub(crate) success: Count,
     pub(crate) affected: Count,
     pub(crate) recovered: Count,
@@ -43,6 +106,10 @@ pub(crate) struct Counts {
     pub(crate) emergency: Count,
     pub(crate) abandoned: Count,
     pub(crate) ambiguous: Count,
+    pub(crate) foreign: Count,
+    pub(crate) slow: Count,
+    pub(crate) latency: Histogram,
+    pub(crate) recovery: Histogram,
     transient: Count,
     rate_limited: Count,
     invalid: Count,
@@ -88,7 +155,7 @@ impl Counts {
 
     /// Attempts started and not ended.
     pub(crate) fn in_flight(&self) -> u64 {
-        let ended = self.ended.get();
+        let ended = self.latency.total().saturating_add(self.cut_short.get());
         self.physical.get().saturating_sub(ended)
     }
 
@@ -116,6 +183,10 @@ impl Counts {
             emergency: self.emergency.get(),
             abandoned: self.abandoned.get(),
             ambiguous: self.ambiguous.get(),
+            foreign: self.foreign.get(),
+            slow: self.slow.get(),
+            latency: self.latency.snapshot(),
+            recovery: self.recovery.snapshot(),
             failures: FailureCounts {
                 transient: self.transient.get(),
                 rate_limited: self.rate_limited.get(),
@@ -155,5 +226,35 @@ mod tests {
         let totals = counts.snapshot();
         assert_eq!(totals.failures, FailureCounts::default());
         assert_eq!((totals.sources.application, totals.reasons.timeout), (1, 1));
+    }
+
+    #[test]
+    fn durations_fall_into_doubling_buckets() {
+        let cases =
+            [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (65_536, 16), (65_537, 17), (u64::MAX, 17)];
+        for (ms, expected) in cases {
+            assert_eq!(bucket(Duration::from_millis(ms)), expected, "{ms} ms");
+        }
+        assert_eq!(bucket(Duration::from_nanos(1_000_001)), 1, "more than a millisecond");
+        assert_eq!(bucket(Duration::MAX), 17);
+        let histogram = Histogram::default();
+        assert_eq!(histogram.snapshot(), [0_u64; 0]);
+        histogram.record(Duration::from_millis(3));
+        assert_eq!(histogram.snapshot(), [0, 0, 1], "trailing zeros are left out");
+    }
+
+    #[test]
+    fn the_estimate_follows_and_never_overflows() {
+        let estimate = Estimate::default();
+        assert_eq!(estimate.get(), Duration::ZERO);
+        estimate.record(Duration::from_millis(80));
+        assert_eq!(estimate.get(), Duration::from_millis(80), "the first sample is all there is");
+        for _ in 0..50 {
+            estimate.record(Duration::from_millis(8));
+        }
+        assert!((8000..9000).contains(&estimate.get().as_micros()), "{:?}", estimate.get());
+        estimate.record(Duration::MAX);
+        estimate.record(Duration::ZERO);
+        assert!(estimate.get() < Duration::MAX);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct View {
     suppressed_until: Moment,
     emergency: Option<Emergency>,
     policy: Option<PolicyView>,
+    /// The client only observes.
+    observes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ struct Breaker {
 }
 
 impl View {
+    pub(crate) fn new(observes: bool) -> Self {
+        Self { observes, ..Self::default() }
+    }
+
     /// Takes over a sync's answer. The server has seen this client's breaker version in the request, so that its
     /// word stands even if a new life of the server counts from a lower version: `new_epoch`.
     pub(crate) fn synced(&mut self, told: &SyncedDependency, new_epoch: bool, now: Moment) {
@@ -122,16 +128,17 @@ impl View {
 
     /// How long no retry may start yet.
     pub(crate) fn held_for(&self, now: Moment) -> Duration {
-        self.hold_until.saturating_sub(now)
+        if self.is_shadow() { Duration::ZERO } else { self.hold_until.saturating_sub(now) }
     }
 
     pub(crate) fn is_suppressed(&self, now: Moment) -> bool {
         now < self.suppressed_until && !self.is_shadow()
     }
 
-    /// In shadow mode the server counts what it would refuse, and nobody refuses anything.
-    fn is_shadow(&self) -> bool {
-        self.policy.is_some_and(|policy| policy.shadow)
+    /// In shadow mode the server counts what it would refuse, and nobody refuses anything. A client that only
+    /// observes is in it by itself.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.observes || self.policy.is_some_and(|policy| policy.shadow)
     }
 
     /// Why nothing passes, in the breaker's own words.
@@ -238,7 +245,9 @@ mod tests {
         let mut view = View::default();
         view.breaker(told(BreakerState::Open, 1, 60_000), s(0));
         view.suppress(s(60), s(0));
+        view.hold(s(60), s(0));
         view.policy(PolicyView { shadow: true, ..PolicyView::default() });
+        assert_eq!(view.held_for(s(1)), Duration::ZERO);
         assert!(!view.guards_first_attempts() && !view.is_suppressed(s(1)));
         assert_eq!(view.gate(s(1), Some(s(1))), Gate::Pass);
     }

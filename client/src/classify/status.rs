@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use damper_protocol::{Dispatch, FailureClass as Class};
 use http::{HeaderMap, StatusCode, header};
 
-use crate::{Failure, retry_after};
+use crate::{Failure, context, retry_after};
 
 /// A status alone: all that is left of a response in some errors.
 pub(crate) fn from_status(status: StatusCode) -> Option<Failure> {
@@ -41,8 +41,20 @@ pub(crate) fn from_response(status: StatusCode, headers: &HeaderMap, now: System
     if status == StatusCode::PAYLOAD_TOO_LARGE && failure.retry_after.is_some() {
         failure.class = Class::Transient;
     }
-    failure.do_not_retry |= headers.get("x-should-retry").is_some_and(|value| value == "false");
+    match context::retry_directive(headers) {
+        Some(false) => failure.do_not_retry = true,
+        Some(true) => lift(&mut failure),
+        None => {}
+    }
     Some(failure)
+}
+
+/// The dependency knows better what its failure means; whether a repeat does harm is another question.
+fn lift(failure: &mut Failure) {
+    failure.do_not_retry = false;
+    if failure.class != Class::RateLimited {
+        failure.class = Class::Transient;
+    }
 }
 
 fn longest_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -167,6 +179,21 @@ mod tests {
     #[test]
     fn the_response_can_veto() {
         assert!(response(503, &[("x-should-retry", "false")]).unwrap().do_not_retry);
+        assert!(response(503, &[("damper-retry", "no")]).unwrap().do_not_retry);
         assert!(!response(503, &[("x-should-retry", "junk")]).unwrap().do_not_retry);
+        assert!(
+            !response(503, &[("x-should-retry", "false"), ("stripe-should-retry", "true")])
+                .unwrap()
+                .do_not_retry
+        );
+    }
+
+    #[test]
+    fn the_response_can_lift_its_class_and_not_its_effect() {
+        let lifted = response(409, &[("x-should-retry", "true")]).unwrap();
+        assert_eq!((lifted.class, lifted.dispatch), (Class::Transient, Dispatch::Processed));
+        let lifted = response(500, &[("x-should-retry", "true")]).unwrap();
+        assert!(!lifted.do_not_retry);
+        assert_eq!(response(200, &[("x-should-retry", "true")]), None);
     }
 }

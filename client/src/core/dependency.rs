@@ -1,23 +1,33 @@
 //! The state of one dependency in this process.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use damper_protocol::{PolicyView, ProbeResult};
+use damper_protocol::{PolicyView, ProbeResult, SyncedDependency};
 use parking_lot::Mutex;
 
 use crate::{
     backoff::fresh_rng,
     clock::Moment,
-    emergency::{Bucket, Recent, rate_per_s},
-    totals::Counts,
+    emergency::{Bucket, Recent, SUCCESSES_OVER, rate_per_s},
+    lease::FirstGate,
+    totals::{Count, Counts, Estimate},
     view::View,
 };
 
 /// Most results of probes that wait for a sync; the server's leases of older ones have ended by themselves.
 const MAX_PROBES: usize = 256;
+
+/// The span over which the demand for first attempts is averaged: short, because a lease follows it.
+const DEMAND_OVER: Duration = Duration::from_secs(2);
+
+/// No attempt is slow.
+const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct DependencyState {
@@ -26,32 +36,45 @@ pub(crate) struct DependencyState {
     pub(crate) counts: Counts,
     /// Whether first attempts have to look at the view: all that a healthy call reads of it.
     guarded: AtomicBool,
+    /// The leased rate of first attempts.
+    pub(crate) first: FirstGate,
+    /// How long attempts that succeed take.
+    pub(crate) latency: Estimate,
+    slow_call_ms: AtomicU64,
+    /// Requests of adapters whose bodies could not be sent twice.
+    pub(crate) not_replayable: Count,
     view: Mutex<View>,
     bucket: Bucket,
     /// The emergency budget has lost its savings, and the server has not been back since.
     alone: AtomicBool,
     recent: Mutex<Recent>,
+    demand: Mutex<Recent>,
     probes: Mutex<Vec<ProbeResult>>,
 }
 
 impl DependencyState {
-    pub(crate) fn new(name: Arc<str>, now: Moment) -> Self {
+    pub(crate) fn new(name: Arc<str>, observes: bool, now: Moment) -> Self {
         Self {
             name,
             is_private: false,
             counts: Counts::default(),
             guarded: AtomicBool::new(false),
-            view: Mutex::default(),
+            first: FirstGate::default(),
+            latency: Estimate::default(),
+            slow_call_ms: AtomicU64::new(NEVER),
+            not_replayable: Count::default(),
+            view: Mutex::new(View::new(observes)),
             bucket: Bucket::default(),
             alone: AtomicBool::new(false),
-            recent: Mutex::new(Recent::new(now)),
+            recent: Mutex::new(Recent::new(SUCCESSES_OVER, now)),
+            demand: Mutex::new(Recent::new(DEMAND_OVER, now)),
             probes: Mutex::default(),
         }
     }
 
     /// One that is never reported and never retries: its name cannot be sent.
     pub(crate) fn private(name: &str, now: Moment) -> Self {
-        Self { is_private: true, ..Self::new(Arc::from(name), now) }
+        Self { is_private: true, ..Self::new(Arc::from(name), false, now) }
     }
 
     pub(crate) fn is_private(&self) -> bool {
@@ -73,7 +96,34 @@ impl DependencyState {
         let mut view = self.view.lock();
         let learnt = change(&mut view);
         self.guarded.store(view.guards_first_attempts(), Ordering::Relaxed);
+        let slow_call_ms = view.known_policy().and_then(|policy| policy.slow_call_ms);
+        self.slow_call_ms.store(slow_call_ms.unwrap_or(NEVER), Ordering::Relaxed);
+        if view.is_shadow() {
+            self.first.lift();
+        }
         learnt
+    }
+
+    /// Takes over a sync's answer.
+    pub(crate) fn synced(&self, told: &SyncedDependency, new_epoch: bool, now: Moment) {
+        // Before the view, which lifts the lease again where nothing is refused.
+        match told.first {
+            Some(lease) => self.first.lease(lease, now),
+            None => self.first.lift(),
+        }
+        self.learn(|view| view.synced(told, new_epoch, now));
+    }
+
+    /// From when on an attempt is slow.
+    pub(crate) fn slow_call(&self) -> Option<Duration> {
+        let slow_call_ms = self.slow_call_ms.load(Ordering::Relaxed);
+        (slow_call_ms != NEVER).then(|| Duration::from_millis(slow_call_ms))
+    }
+
+    /// First attempts per second that callers would like to start: those that came, and those that wait now.
+    pub(crate) fn wants_first_per_s(&self, now: Moment) -> f64 {
+        let came_per_s = self.demand.lock().per_s(now, self.counts.logical.get());
+        came_per_s + f64::from(self.first.waiting())
     }
 
     /// The policy, as far as it is known.
@@ -106,8 +156,9 @@ impl DependencyState {
         rate_per_s(share, successes_per_s, silent_for)
     }
 
-    /// Keeps the average of recent successes up to date.
+    /// Keeps the averages up to date.
     pub(crate) fn sample(&self, now: Moment) {
+        self.demand.lock().sample(now, self.counts.logical.get());
         self.recent.lock().sample(now, self.counts.first_successes());
     }
 

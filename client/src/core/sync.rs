@@ -8,6 +8,7 @@ use tokio::{sync::watch::Receiver, time::timeout};
 use super::{Core, DependencyState, Path, Started, Switch};
 use crate::{
     backoff::{fresh_rng, uniform},
+    clock::Moment,
     transport::Fault,
 };
 
@@ -55,7 +56,7 @@ impl Core {
         let now = self.clock.now();
         let dependencies = self.all_dependencies();
         dependencies.iter().for_each(|dependency| dependency.sample(now));
-        let request = self.report(&dependencies, &acked);
+        let request = self.report(&dependencies, &acked, now);
         let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
         let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
         match answer {
@@ -70,9 +71,9 @@ impl Core {
         }
     }
 
-    fn report(&self, dependencies: &[Arc<DependencyState>], acked: &Acked) -> SyncRequest {
+    fn report(&self, dependencies: &[Arc<DependencyState>], acked: &Acked, now: Moment) -> SyncRequest {
         let about = |dependency: &Arc<DependencyState>| {
-            let report = dependency.report(acked.0.get(&dependency.name).cloned());
+            let report = dependency.report(acked.0.get(&dependency.name).cloned(), now);
             (dependency.name.to_string(), report)
         };
         SyncRequest {
@@ -95,7 +96,7 @@ impl Core {
         let new_epoch = previous.is_some_and(|previous| previous != response.epoch);
         for dependency in dependencies {
             if let Some(told) = response.dependencies.get(&*dependency.name) {
-                dependency.learn(|view| view.synced(told, new_epoch, now));
+                dependency.synced(told, new_epoch, now);
             }
         }
         Duration::from_millis(response.next_sync_ms).clamp(BOUNDS.0, BOUNDS.1)
@@ -126,16 +127,17 @@ impl Acked {
 }
 
 impl DependencyState {
-    fn report(&self, acked: Option<Totals>) -> SyncDependency {
+    fn report(&self, acked: Option<Totals>, now: Moment) -> SyncDependency {
         let (breaker_version, breaker_state) = self.view(crate::view::View::last_breaker);
         SyncDependency {
+            wants_first_per_s: self.wants_first_per_s(now),
+            has_first_per_s: self.first.per_s(now),
             in_flight: self.counts.in_flight(),
             breaker_version,
             breaker_state,
             totals: self.counts.snapshot(),
             acked,
             probes: Some(self.probes()),
-            ..SyncDependency::default()
         }
     }
 }

@@ -156,15 +156,21 @@ impl Core {
     }
 
     fn breaker_changed(&self, change: &WatchBreaker, now: Moment) {
+        if change.tenant.as_deref().is_some_and(|tenant| tenant != self.tenant_name()) {
+            return;
+        }
         if let Some(dependency) = self.known_dependency(&change.dependency) {
             dependency.learn(|view| view.breaker(change.breaker, now));
         }
     }
 
+    fn tenant_name(&self) -> &str {
+        self.tenant.as_deref().unwrap_or(DEFAULT_TENANT)
+    }
+
     fn dependency_changed(&self, name: &str, change: &WatchDependency, now: Moment) {
         let Some(dependency) = self.known_dependency(name) else { return };
-        let tenant = self.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
-        let hold_ms = change.holds_ms.get(tenant).copied().unwrap_or_default();
+        let hold_ms = change.holds_ms.get(self.tenant_name()).copied().unwrap_or_default();
         dependency.learn(|view| {
             view.breaker(change.breaker, now);
             view.policy(change.policy);

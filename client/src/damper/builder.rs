@@ -3,13 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
+use http::HeaderValue;
 use reqwest::Url;
 
 use super::{Damper, Handle};
 use crate::{
     Observer,
     backoff::fresh_rng,
-    core::{Core, Switch},
+    core::{Core, Setup, Switch},
     observer::Nobody,
     transport::{Transport, http::Http},
 };
@@ -23,6 +24,9 @@ pub struct Builder {
     name: Option<String>,
     fail_mode: FailMode,
     answer_within: Duration,
+    max_attempts: Option<u32>,
+    seed: Option<u64>,
+    credential: Option<String>,
     observer: Arc<dyn Observer>,
     env: Env,
 }
@@ -48,6 +52,9 @@ pub enum BuildError {
         /// What is wrong with it.
         fault: &'static str,
     },
+    /// The credential is empty (or its file cannot be read), or no header can carry it.
+    #[error("the credential is empty, its file cannot be read, or no header can carry it")]
+    Credential,
     /// The HTTP client could not be set up.
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
@@ -62,6 +69,9 @@ impl Builder {
             name: None,
             fail_mode: FailMode::Open,
             answer_within: Duration::from_millis(20),
+            max_attempts: None,
+            seed: None,
+            credential: None,
             observer: Arc::new(Nobody),
             env: Box::new(|name| std::env::var(name).ok()),
         }
@@ -69,12 +79,31 @@ impl Builder {
 
     pub(super) fn from_env(env: Env) -> Self {
         let endpoint = env("DAMPER_ENDPOINT").unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
-        Self { tenant: env("DAMPER_TENANT"), env, ..Self::new(endpoint) }
+        let credential = env("DAMPER_CREDENTIAL_FILE").map(|path| read_credential(&path));
+        Self { tenant: env("DAMPER_TENANT"), credential, env, ..Self::new(endpoint) }
     }
 
     /// Who spends: a service, team or customer account. Default: the server decides.
     pub fn tenant(self, tenant: impl Into<String>) -> Self {
         Self { tenant: Some(tenant.into()), ..self }
+    }
+
+    /// The bearer credential that the server knows this client by. Never logged. Default: none.
+    pub fn credential(self, credential: impl Into<String>) -> Self {
+        Self { credential: Some(credential.into()), ..self }
+    }
+
+    /// Most attempts of any operation, the first included, whatever profiles and policies allow; 0 counts as 1.
+    /// Default: no such limit.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        Self { max_attempts: Some(attempts.max(1)), ..self }
+    }
+
+    /// Makes every jitter of this client the same in every run. For tests alone: a fleet that shares a seed comes
+    /// back as one.
+    #[cfg(feature = "test-util")]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
     }
 
     /// This place in the fleet, such as a pod's name: unique among the clients that live at the same time.
@@ -109,7 +138,10 @@ impl Builder {
     ///
     /// Two switches of the environment are honoured, with the word `true` in any case: `DAMPER_DISABLED` makes
     /// the client [inert](Damper::inert), `DAMPER_NO_RETRY` leaves counting and reporting on and retries off.
-    /// Any other value is ignored with a warning.
+    /// `DAMPER_MODE` is `enforce`; `observe`, in which everything is asked and counted and no refusal obeyed, the
+    /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS` bounds the attempts of
+    /// every operation, as [`max_attempts`](Self::max_attempts) does. The strictest of all wins. Any other value
+    /// is ignored with a warning.
     ///
     /// # Errors
     ///
@@ -119,10 +151,13 @@ impl Builder {
         check("tenant", self.tenant.as_deref())?;
         check("client id", self.client_id.as_deref())?;
         check("name", self.name.as_deref())?;
-        let http = Http::new(&endpoint, self.tenant.as_deref())
+        let authorization = self.credential.as_deref().map(bearer).transpose()?;
+        let http = Http::new(&endpoint, self.tenant.as_deref(), authorization)
             .map_err(|error| BuildError::Http(error.to_string()))?;
         let switch = switch(&self.env);
-        Ok(self.build_over(Arc::new(http), switch))
+        let allowed = max_attempts(&self.env);
+        let max_attempts = self.max_attempts.into_iter().chain(allowed).min();
+        Ok(Self { max_attempts, ..self }.build_over(Arc::new(http), switch))
     }
 
     /// A client that needs nothing.
@@ -138,15 +173,17 @@ impl Builder {
             name: self.name,
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         };
-        let core = Core::new(
-            transport,
-            self.observer,
+        let setup = Setup {
+            observer: self.observer,
             identity,
-            self.tenant,
-            self.fail_mode,
+            tenant: self.tenant,
+            fail_mode: self.fail_mode,
             switch,
-            self.answer_within,
-        );
+            answer_within: self.answer_within,
+            max_attempts: self.max_attempts,
+            seed: self.seed,
+        };
+        let core = Core::new(transport, setup);
         let (stop, _) = tokio::sync::watch::channel(());
         Damper { handle: Arc::new(Handle { core: Arc::new(core), stop }) }
     }
@@ -164,12 +201,49 @@ fn check(what: &'static str, name: Option<&str>) -> Result<(), BuildError> {
     }
 }
 
+/// An empty credential is found to be none when the client is built: a file that cannot be read is a mistake, and
+/// must not end in a client without one.
+fn read_credential(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn bearer(credential: &str) -> Result<HeaderValue, BuildError> {
+    let value = HeaderValue::try_from(format!("Bearer {credential}")).ok().filter(|_| !credential.is_empty());
+    let mut value = value.ok_or(BuildError::Credential)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 fn switch(env: &dyn Fn(&str) -> Option<String>) -> Switch {
+    let mode = mode(env);
     match (is_on(env, "DAMPER_DISABLED"), is_on(env, "DAMPER_NO_RETRY")) {
+        _ if mode == Switch::Inert => Switch::Inert,
         (true, _) => Switch::Inert,
         (_, true) => Switch::NoRetry,
-        _ => Switch::On,
+        _ => mode,
     }
+}
+
+fn mode(env: &dyn Fn(&str) -> Option<String>) -> Switch {
+    let value = env("DAMPER_MODE").unwrap_or_default();
+    match value.to_ascii_lowercase().as_str() {
+        "observe" => Switch::Observe,
+        "bypass" => Switch::Inert,
+        "" | "enforce" => Switch::On,
+        _ => {
+            tracing::warn!(target: "damper", value, "DAMPER_MODE is ignored: enforce, observe or bypass");
+            Switch::On
+        }
+    }
+}
+
+fn max_attempts(env: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    let value = env("DAMPER_MAX_ATTEMPTS").filter(|value| !value.is_empty())?;
+    let attempts = value.parse::<u32>().ok().filter(|attempts| *attempts > 0);
+    if attempts.is_none() {
+        tracing::warn!(target: "damper", value, "DAMPER_MAX_ATTEMPTS is ignored: a number from 1");
+    }
+    attempts
 }
 
 fn is_on(env: &dyn Fn(&str) -> Option<String>, name: &str) -> bool {
@@ -199,7 +273,8 @@ mod tests {
         let value = |on: &str| Some(on.to_owned()).filter(|on| !on.is_empty());
         switch(&move |name| match name {
             "DAMPER_DISABLED" => value(disabled),
-            _ => value(no_retry),
+            "DAMPER_NO_RETRY" => value(no_retry),
+            _ => None,
         })
     }
 
@@ -213,6 +288,42 @@ mod tests {
         for off in ["", "1", "yes", "false", "on", " true"] {
             assert_eq!(env(off, off), Switch::On, "{off:?}");
         }
+    }
+
+    #[test]
+    fn the_mode_is_one_of_three_words_and_the_strictest_switch_wins() {
+        let with = |mode: &'static str, no_retry: &'static str| {
+            switch(&move |name| match name {
+                "DAMPER_MODE" => Some(mode.to_owned()),
+                "DAMPER_NO_RETRY" => Some(no_retry.to_owned()),
+                _ => None,
+            })
+        };
+        for mode in ["", "enforce", "junk", "off"] {
+            assert_eq!(with(mode, ""), Switch::On, "{mode}");
+        }
+        assert_eq!((with("Observe", ""), with("BYPASS", "")), (Switch::Observe, Switch::Inert));
+        assert_eq!((with("observe", "true"), with("bypass", "true")), (Switch::NoRetry, Switch::Inert));
+    }
+
+    #[test]
+    fn the_attempts_of_the_environment_are_a_number_from_one() {
+        let most = |value: &'static str| max_attempts(&move |_| Some(value.to_owned()));
+        assert_eq!((most("1"), most("3")), (Some(1), Some(3)));
+        for junk in ["", "0", "-1", "many", "1.5", " 2", "99999999999"] {
+            assert_eq!(most(junk), None, "{junk}");
+        }
+    }
+
+    #[test]
+    fn a_credential_that_cannot_be_used_is_a_mistake() {
+        let dead = || Builder::new("http://127.0.0.1:1".to_owned());
+        assert!(dead().credential("abc.def").build().is_ok());
+        for broken in ["", "a\nb"] {
+            assert_eq!(dead().credential(broken).build().unwrap_err(), BuildError::Credential);
+        }
+        let missing = |name: &str| (name == "DAMPER_CREDENTIAL_FILE").then(|| "/no/such/file".to_owned());
+        assert_eq!(Builder::from_env(Box::new(missing)).build().unwrap_err(), BuildError::Credential);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use damper_protocol::Mode;
 
-use crate::core::{Core, Switch};
+use crate::core::Core;
 
 /// Whether the server can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Health {
     pub watching: bool,
     /// Retries are switched off by the environment or by a shutdown.
     pub retries_off: bool,
+    /// Requests whose baggage had no room for damper's member, so that only the header told who retries.
+    pub baggage_skipped: u64,
 }
 
 impl Health {
@@ -54,7 +56,8 @@ impl Health {
             epoch: status.epoch.clone(),
             since_sync: status.last_sync.map(|at| now.saturating_sub(at)),
             watching: status.watching,
-            retries_off: core.switch != Switch::On || core.is_shut_down(),
+            retries_off: !core.switch.retries() || core.is_shut_down(),
+            baggage_skipped: core.baggage_skipped.get(),
         }
     }
 }

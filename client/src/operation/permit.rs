@@ -1,36 +1,107 @@
-//! The right to start one attempt.
+//! An attempt that the caller makes by itself.
 
-use std::sync::Arc;
+use std::{error::Error, fmt, future::Future, ops::ControlFlow};
 
-use damper_protocol::{AskResponse, Reason};
-use tokio::runtime::Handle;
+use super::run::{Ended, Run};
+use crate::{Attempt, CallError};
 
-use crate::core::Core;
-
-/// The right to start one attempt; a token that is not used goes back.
-#[derive(Default)]
-pub(super) struct Permit {
-    held: Option<(Arc<Core>, String)>,
-    is_probe: bool,
+/// The right to make one attempt, given by [`Operation::admit`](super::Operation::admit). Say how it ended; a
+/// permit that is dropped counts as abandoned.
+///
+/// ```
+/// use damper_client::{Damper, Failure, FailureClass};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let dependency = Damper::inert().dependency("d");
+/// let mut permit = dependency.operation("get").admit().await.expect("not refused");
+/// let error = loop {
+///     match Err::<(), _>(Failure::new(FailureClass::Transient)) {
+///         Ok(()) => return permit.succeeded(),
+///         Err(failure) => match permit.failed(failure).await {
+///             Ok(next) => permit = next,
+///             Err(error) => break error,
+///         },
+///     }
+/// };
+/// assert_eq!(error.attempts, 1);
+/// # }
+/// ```
+#[must_use = "a permit that is dropped counts as abandoned"]
+pub struct Permit {
+    run: Run,
+    attempt: Attempt,
 }
 
 impl Permit {
-    pub(super) fn granted(core: &Arc<Core>, answer: AskResponse) -> Self {
-        let held = answer.token.map(|token| (Arc::clone(core), token));
-        Self { held, is_probe: answer.reason == Reason::Probe }
+    pub(super) fn new(mut run: Run) -> Self {
+        let attempt = run.attempt_started();
+        Self { run, attempt }
     }
 
-    /// Uses it. A probe's token comes back, for the report on how it ended.
-    pub(super) fn start(&mut self) -> Option<String> {
-        let used = self.held.take();
-        used.filter(|_| self.is_probe).map(|(_, token)| token)
+    /// The attempt.
+    #[must_use]
+    pub const fn attempt(&self) -> &Attempt {
+        &self.attempt
+    }
+
+    /// Runs the attempt as [`Operation::call`](super::Operation::call) does: in its [scope](crate::Scope), and cut
+    /// off at its end. Continues with the permit for another attempt, or breaks with the outcome of the operation.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use damper_client::{Damper, Failure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let dependency = Damper::inert().dependency("d");
+    /// let mut permit = dependency.operation("get").admit().await.expect("not refused");
+    /// let outcome = loop {
+    ///     match permit.run(async { Ok::<_, Failure>("done") }).await {
+    ///         ControlFlow::Continue(next) => permit = next,
+    ///         ControlFlow::Break(outcome) => break outcome,
+    ///     }
+    /// };
+    /// assert_eq!(outcome.ok(), Some("done"));
+    /// # }
+    /// ```
+    pub async fn run<T, E, F>(mut self, attempt: F) -> ControlFlow<Result<T, CallError<E>>, Self>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: Error + 'static,
+    {
+        let ended = match self.run.within(attempt).await {
+            Some(Ok(value)) => {
+                self.run.succeeded();
+                return ControlFlow::Break(Ok(value));
+            }
+            Some(Err(error)) => Ended::Failed(error),
+            None => Ended::CutOff,
+        };
+        match self.run.after(ended).await {
+            Ok(run) => ControlFlow::Continue(Self::new(run)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    /// It succeeded.
+    pub fn succeeded(mut self) {
+        self.run.succeeded();
+    }
+
+    /// It failed; waits for the permit for another one.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] if there is none.
+    pub async fn failed<E: Error + 'static>(self, error: E) -> Result<Self, CallError<E>> {
+        self.run.after(Ended::Failed(error)).await.map(Self::new)
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let (Some((core, token)), Ok(runtime)) = (self.held.take(), Handle::try_current()) {
-            runtime.spawn(core.transport.give_back(token));
-        }
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Permit").field(&self.attempt).finish()
     }
 }

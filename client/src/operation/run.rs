@@ -1,17 +1,26 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
 mod admission;
+mod outcome;
 
-use std::{error::Error, sync::Arc};
+pub(super) use outcome::Ended;
 
-use damper_protocol::{Dispatch, FailureClass};
-use tokio::{runtime::Handle, time::Instant};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
-use super::{Operation, permit::Permit};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout_at},
+};
+
+use super::{Life, Operation, Rules, token::Token};
 use crate::{
-    CallError, Dependency, Failure, StopReason,
-    attempt::Attempt,
-    classify,
+    Attempt, CallError, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
@@ -39,57 +48,80 @@ enum Phase {
 }
 
 pub(super) struct Run {
-    operation: Operation,
-    id: u64,
+    life: Arc<Life>,
+    rules: Rules,
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
     attempts: u32,
     phase: Phase,
-    permit: Permit,
+    token: Token,
     probe: Option<String>,
     ambiguous: bool,
     /// The last attempt brought a pause that other operations do not know yet.
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
-    in_runtime: bool,
-    /// The failure before the current one.
-    pub(super) previous: Option<Failure>,
+    /// When the attempt has to end.
+    end: Option<Instant>,
+    /// It goes on with what another layer has failed at before.
+    repeats: bool,
+    /// The attempt has been counted as slow.
+    overdue: bool,
+    /// An operation inside the attempt has spent retries of its own.
+    spent: bool,
+    /// The caller's hook forbids another attempt.
+    dropped: bool,
+    /// Attempts in a row without progress.
+    fruitless: u32,
+    first_failed_at: Option<Moment>,
+    history: Vec<Past>,
 }
 
 impl Run {
-    pub(super) fn start(operation: Operation, runtime: Option<&Handle>) -> Self {
-        let Dependency { handle, state } = &operation.dependency;
-        let core = &handle.core;
-        if let Some(runtime) = runtime {
-            core.start(runtime, &handle.stop);
-        }
-        state.counts.logical.up();
+    pub(super) fn start(operation: Operation) -> Self {
+        let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
+        let core = &dependency.pair.handle.core;
+        core.start(&dependency.pair.handle.stop);
         let now = core.clock.now();
+        let life = Life::new(dependency, idempotency, recovery, profile);
+        let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
+        let counts = &life.state().counts;
+        // A repeat by a foreign layer is a request of its own, and still what somebody intended once.
+        if repeats {
+            counts.foreign.up();
+        } else {
+            counts.logical.up();
+        }
         Self {
-            limit: operation.deadline.limit(core.clock, now),
-            id: core.next_id(),
+            limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
             now,
-            operation,
+            life: Arc::new(life),
+            rules,
             attempts: 0,
             phase: Phase::Between,
-            permit: Permit::default(),
+            token: Token::default(),
             probe: None,
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
-            in_runtime: runtime.is_some(),
-            previous: None,
+            end: None,
+            repeats,
+            overdue: false,
+            spent: false,
+            dropped: false,
+            fruitless: 0,
+            first_failed_at: None,
+            history: Vec::new(),
         }
     }
 
     fn core(&self) -> &Arc<Core> {
-        &self.operation.dependency.handle.core
+        self.life.core()
     }
 
     fn state(&self) -> &DependencyState {
-        &self.operation.dependency.state
+        self.life.state()
     }
 
     /// Reads the clock.
@@ -99,83 +131,87 @@ impl Run {
     }
 
     /// Work past its deadline is not started.
-    pub(super) fn may_start(&self) -> Result<(), Stop> {
+    fn may_start(&self) -> Result<(), Stop> {
         match self.limit.leaves_an_attempt(self.now) {
             true => Ok(()),
             false => Err(StopReason::DeadlineTooShort.into()),
         }
     }
 
-    /// Counts an attempt as started. Also says when it has to end.
-    pub(super) fn attempt_started(&mut self) -> (Attempt, Instant) {
+    /// Whether the first attempt may be made.
+    pub(super) async fn begin(&mut self) -> Result<(), Stop> {
+        self.may_start()?;
+        if self.is_held_up() { self.admit_first().await } else { Ok(()) }
+    }
+
+    /// Counts an attempt as started.
+    pub(super) fn attempt_started(&mut self) -> Attempt {
         self.attempts = self.attempts.saturating_add(1);
         self.phase = Phase::InAttempt;
-        self.probe = self.permit.start();
+        self.probe = self.token.start();
         self.state().counts.physical.up();
         self.core().observer.attempt_started(&self.state().name, self.attempts);
-        let end = self.core().clock.instant(self.limit.end_of_attempt(self.now));
-        (Attempt::new(self.attempts, end, self.operation.idempotency.clone()), end)
+        let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
+        self.end = end.map(|end| self.core().clock.instant(end));
+        Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
     }
 
-    pub(super) fn succeeded(&mut self) {
-        self.attempt_ended(Some(true));
-        self.phase = Phase::Over;
-        if self.attempts > 1 {
-            self.state().counts.recovered.up();
-        }
-        self.state().counts.success.up();
-        self.core().observer.succeeded(&self.state().name, self.attempts);
-    }
-
-    /// Counts and classifies a failed attempt; no error means that it was cut off.
-    pub(super) fn attempt_failed(&mut self, error: Option<&(dyn Error + 'static)>) -> Failure {
-        let failure = match error {
-            Some(error) => classify::failure(error, self.operation.classifier.as_deref()),
-            None if self.limit.is_own() => Failure::own_deadline(),
-            None => Failure::timed_out(),
+    /// Runs an attempt in its scope until it ends or has to: nothing then. Only one that has to wait needs a timer.
+    pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
+        let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, self.end);
+        let mut attempt = pin!(scope.enter(attempt));
+        let output = match poll_fn(|context| Poll::Ready(attempt.as_mut().poll(context))).await {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending if in_runtime() => self.until(attempt.as_mut()).await,
+            Poll::Pending => Some(attempt.as_mut().await),
         };
-        self.cut_off = error.is_none() && self.limit.is_own();
-        self.attempt_ended(health(&failure));
-        self.phase = Phase::Between;
-        self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.operation.idempotency.has_effect();
-        self.state().counts.failed(&failure);
-        if self.attempts == 1 {
-            self.state().counts.affected.up();
-        }
-        let (pause, now) = (failure.retry_after.unwrap_or_default(), self.core().clock.now());
-        self.pause_is_news = !pause.is_zero() && self.state().learn(|view| view.hold(pause, now));
-        failure
+        self.spent = attempt.take_value().is_some_and(|entered| entered.is_spent());
+        output
     }
 
-    /// `healthy` is what the attempt says about the dependency, if it says anything.
-    fn attempt_ended(&mut self, healthy: Option<bool>) {
-        self.state().counts.ended.up();
-        if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
-            self.state().probed(token, healthy);
-            self.core().report_soon();
+    /// One that is slow is counted when it becomes so, which may be long before it ends.
+    async fn until<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
+        let (mut attempt, end) = (pin!(attempt), self.end);
+        let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
+        let slow_at = slow_at.map(|at| self.core().clock.instant(at));
+        if let Some(slow_at) = slow_at.filter(|at| end.is_none_or(|end| *at < end)) {
+            if let Ok(output) = timeout_at(slow_at, attempt.as_mut()).await {
+                return Some(output);
+            }
+            self.overdue = true;
+            self.state().counts.slow.up();
+        }
+        match end {
+            Some(end) => timeout_at(end, attempt).await.ok(),
+            None => Some(attempt.await),
         }
     }
 
     /// Ends the operation without success.
     pub(super) fn stopped<E>(
-        &mut self,
+        mut self,
         stop: Stop,
         failure: Option<Failure>,
         last: Option<E>,
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
+        if self.life.owns && self.life.is_inside() && self.attempts > 1 {
+            Scope::spend();
+        }
         self.core().observer.stopped(&self.state().name, stop.reason);
         tracing::debug!(
             target: "damper",
             dependency = &*self.state().name,
-            operation = &*self.operation.name,
+            operation = &*self.rules.name,
             attempts = self.attempts,
             reason = stop.reason.as_str(),
             "stopped",
         );
+        let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
-        CallError { reason: stop.reason, failure, attempts, last, ambiguous }
+        let history = std::mem::take(&mut self.history);
+        CallError { reason: stop.reason, failure, attempts, last, ambiguous, recovery, history }
     }
 
     fn count(&self, stop: Stop) {
@@ -188,7 +224,7 @@ impl Run {
             return;
         }
         match stop.reason {
-            Reason::AttemptsExhausted => counts.exhausted.up(),
+            Reason::AttemptsExhausted | Reason::NoProgress => counts.exhausted.up(),
             Reason::DeadlineTooShort | Reason::DeadlineExceeded => counts.expired.up(),
             Reason::BreakerOpen
             | Reason::BreakerHalfOpen
@@ -200,22 +236,26 @@ impl Run {
             _ => {}
         }
     }
+
+    fn took(&self, now: Moment) -> Duration {
+        now.saturating_sub(self.now)
+    }
 }
 
-/// What a failed attempt says about the dependency: nothing, if it was turned down with good reason.
-fn health(failure: &Failure) -> Option<bool> {
-    let broken =
-        matches!(failure.class, FailureClass::Transient | FailureClass::RateLimited | FailureClass::Fatal);
-    (broken && !failure.caller_rejected).then_some(false)
+/// Whether there is a timer to wait with.
+fn in_runtime() -> bool {
+    Handle::try_current().is_ok()
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
         if self.phase == Phase::InAttempt {
-            self.state().counts.ended.up();
+            self.state().counts.cut_short.up();
         }
-        if self.phase != Phase::Over {
-            self.state().counts.abandoned.up();
+        match self.phase {
+            Phase::Over => {}
+            Phase::InAttempt if std::thread::panicking() => self.panicked(),
+            Phase::Between | Phase::InAttempt => self.state().counts.abandoned.up(),
         }
     }
 }

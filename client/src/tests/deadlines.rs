@@ -18,6 +18,20 @@ async fn an_attempt_is_cut_off_at_the_deadline_and_accuses_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn b09_a_wait_past_the_deadline_is_not_begun() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let dependency = client(&fake).dependency("d");
+    let start = Instant::now();
+    let operation = safe(&dependency).deadline(ms(500)).call(|_| async {
+        tokio::time::sleep(ms(200)).await;
+        Err::<(), _>(transient().with_retry_after(ms(400)))
+    });
+    let error = operation.await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::RetryAfterBeyondDeadline, 1));
+    assert!(start.elapsed() <= ms(202), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_past_its_deadline_is_not_started() {
     let dependency = client(&Fake::dead()).dependency("d");
     let operation = dependency.operation("late").deadline(Duration::ZERO);

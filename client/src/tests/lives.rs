@@ -151,5 +151,5 @@ fn a_call_can_be_spawned() {
     fn is_send(_: &impl Send) {}
     let dependency = Damper::inert().dependency("d");
     is_send(&dependency.operation("o").call(|_| async { Ok::<_, Failure>(()) }));
-    is_send(&dependency.handle);
+    is_send(&dependency.pair.handle);
 }

@@ -28,7 +28,7 @@ async fn watching(streams: Vec<Stream>) -> (Arc<Fake>, Damper, Arc<DependencySta
     let dependency = damper.dependency("d");
     call(safe(&dependency), vec![]).await.unwrap();
     tokio::time::sleep(ms(1)).await;
-    (fake, damper, Arc::clone(&dependency.state))
+    (fake, damper, Arc::clone(&dependency.pair.state))
 }
 
 fn version(state: &DependencyState) -> u64 {
@@ -65,6 +65,7 @@ async fn nonsense_is_skipped() {
         "event: snapshot\ndata: []\n\n",
         "event: dependency\n\n",
         "data: {}\n\n",
+        "event: breaker\ndata: {\"dependency\":\"d\",\"tenant\":\"other\",\"breaker\":{\"version\":98}}\n\n",
         "event: breaker\ndata: {\"dependency\":\"of somebody else\",\"breaker\":{\"version\":99}}\n\n",
     ];
     let text = nonsense.concat() + &breaker(5);
@@ -82,7 +83,7 @@ data: "holds_ms":{"default":4000,"other":9000},"policy":{"max_attempts":7}}}}
 "#;
     let (_, damper, state) = watching(vec![chunks(&[text])]).await;
     assert_eq!((version(&state), state.policy().max_attempts), (2, 7));
-    let now = damper.dependency("d").handle.core.clock.now();
+    let now = damper.dependency("d").pair.handle.core.clock.now();
     assert!((ms(3900)..=ms(4000)).contains(&state.view(|view| view.held_for(now))));
 }
 

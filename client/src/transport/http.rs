@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
-use http::header;
+use http::{HeaderValue, header};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
@@ -36,9 +36,15 @@ pub(crate) struct Http {
 impl Http {
     /// Builds the pool; no connection is made. The client's own re-sends are switched off: they would be hidden
     /// repeats of an ask.
-    pub(crate) fn new(endpoint: &Url, tenant: Option<&str>) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(
+        endpoint: &Url,
+        tenant: Option<&str>,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Self, reqwest::Error> {
+        let headers = authorization.map(|value| (header::AUTHORIZATION, value)).into_iter().collect();
         let client = Client::builder()
             .retry(reqwest::retry::never())
+            .default_headers(headers)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()

@@ -102,7 +102,8 @@ async fn a_lost_answer_is_asked_for_again_once_under_the_same_id() {
 #[tokio::test]
 async fn outages_of_every_kind_leave_first_attempts_alone_and_end_in_the_emergency_budget() {
     type Case = (&'static str, fn() -> Reply);
-    let cases: [Case; 7] = [
+    let cases: [Case; 8] = [
+        ("silence, but for a drip", || Reply::json(granted("t1")).dripping()),
         ("503", || Reply::status(StatusCode::SERVICE_UNAVAILABLE)),
         ("garbage", || Reply::text("<html>it works</html>")),
         ("another answer", || Reply::json(json!({"decision":"maybe"}))),

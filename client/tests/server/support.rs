@@ -27,13 +27,22 @@ pub struct Reply {
     body: String,
     body_after: Duration,
     cut_off: bool,
+    drips: bool,
     silent: bool,
 }
 
 impl Reply {
     pub fn text(body: &str) -> Self {
         let (body, body_after) = (body.to_owned(), Duration::ZERO);
-        Self { status: StatusCode::OK, header: None, body, body_after, cut_off: false, silent: false }
+        Self {
+            status: StatusCode::OK,
+            header: None,
+            body,
+            body_after,
+            cut_off: false,
+            drips: false,
+            silent: false,
+        }
     }
 
     pub fn json(body: Value) -> Self {
@@ -61,6 +70,19 @@ impl Reply {
     /// The connection breaks in the middle of the body.
     pub fn cut_off(self) -> Self {
         Self { cut_off: true, ..self }
+    }
+
+    /// One byte of the body a second.
+    pub fn dripping(self) -> Self {
+        Self { drips: true, ..self }
+    }
+
+    fn drops(&self) -> impl Stream<Item = Result<Bytes, std::io::Error>> + use<> {
+        let bytes = self.body.clone().into_bytes();
+        stream::iter(bytes).then(|byte| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(Bytes::from(vec![byte]))
+        })
     }
 
     fn chunks(&self) -> impl Stream<Item = Result<Bytes, std::io::Error>> + use<> {
@@ -186,7 +208,8 @@ async fn ask(State(shared): State<Arc<Shared>>, uri: Uri, body: Bytes) -> Respon
     if reply.silent {
         pending::<()>().await;
     }
-    let mut response = (reply.status, Body::from_stream(reply.chunks())).into_response();
+    let body = if reply.drips { Body::from_stream(reply.drops()) } else { Body::from_stream(reply.chunks()) };
+    let mut response = (reply.status, body).into_response();
     if let Some((name, value)) = reply.header {
         response.headers_mut().insert(name, value.parse().unwrap());
     }

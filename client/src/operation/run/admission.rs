@@ -5,36 +5,56 @@ use std::{sync::Arc, time::Duration};
 use damper_protocol::{AskKind, AskRequest, AskResponse, Decision, FailMode, FailureReport, Priority};
 use tokio::runtime::Handle;
 
-use super::{Run, Stop};
+use super::{Run, Stop, in_runtime};
 use crate::{
-    Failure, Profile, StopReason,
-    backoff::fresh_rng,
+    Failure, StopReason,
     clock::Moment,
     core::{Answer, Switch},
     deadline::LEAST_ATTEMPT,
     decide::{Facts, after_failure},
-    operation::permit::Permit,
+    operation::token::Token,
     view::{Gate, View},
     wire::{ms_down, ms_up},
 };
 
 impl Run {
-    /// Whether the first attempt may meet a closed gate.
-    pub(in crate::operation) fn is_guarded(&self) -> bool {
-        self.in_runtime && self.state().is_guarded() && self.core().switch != Switch::Inert
+    /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
+    pub(super) fn is_held_up(&self) -> bool {
+        let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
+        !open && in_runtime() && self.core().switch != Switch::Inert
     }
 
-    /// Passes the breaker with a first attempt: as it is, as a probe, or not at all. An outage of the server
+    /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
     /// never stops one.
-    pub(in crate::operation) async fn ask_for_first(&mut self) -> Result<(), Stop> {
+    pub(super) async fn admit_first(&mut self) -> Result<(), Stop> {
         let now = self.core().clock.now();
         let refusal = Stop::from(self.state().view(View::refusal));
-        match self.gate(now) {
-            Gate::Pass => return Ok(()),
-            Gate::Refuse => return Err(refusal),
-            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => return Err(refusal),
-            Gate::Probe => {}
+        match self.first_gate(now) {
+            Gate::Pass => self.take_turn().await,
+            Gate::Refuse => Err(refusal),
+            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => Err(refusal),
+            Gate::Probe => self.ask_for_first(refusal, now).await,
         }
+    }
+
+    /// Waits until the leased rate has room for it. The world may have changed then.
+    async fn take_turn(&mut self) -> Result<(), Stop> {
+        let needs = self.least_attempt();
+        let left = self.limit.left(self.now);
+        let latest = left.map(|left| self.now.saturating_add(left.saturating_sub(needs)));
+        if !self.state().first.try_pass(self.now) && !self.state().first.pass(self.core().clock, latest).await
+        {
+            return Err(StopReason::FirstAttemptsExhausted.into());
+        }
+        let now = self.tick();
+        self.may_start()?;
+        match self.first_gate(now) {
+            Gate::Refuse => Err(self.state().view(View::refusal).into()),
+            Gate::Pass | Gate::Probe => Ok(()),
+        }
+    }
+
+    async fn ask_for_first(&mut self, refusal: Stop, now: Moment) -> Result<(), Stop> {
         let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
         match self.core().ask(ask).await {
             Answer::Decided(answer) => self.take(answer)?,
@@ -46,8 +66,18 @@ impl Run {
         self.may_start()
     }
 
+    /// What the breaker lets through of first attempts.
+    fn first_gate(&self, now: Moment) -> Gate {
+        if self.state().is_guarded() { self.gate(now) } else { Gate::Pass }
+    }
+
+    /// The time that another attempt is worth starting with.
+    fn least_attempt(&self) -> Duration {
+        self.state().latency.get().max(LEAST_ATTEMPT)
+    }
+
     /// Decides on another attempt; returns when it may start.
-    pub(in crate::operation) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
+    pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
@@ -62,56 +92,67 @@ impl Run {
             self.still_welcome()?;
         }
         let ask = self.ask_for_retry(failure, failed_at, not_before, policy.max_delay_ms);
-        match self.core().ask(ask).await {
-            Answer::Decided(answer) => self.take(answer)?,
-            Answer::Busy(pause) => {
-                let now = self.core().clock.now();
-                self.state().learn(|view| view.suppress(pause, now));
-                return Err(StopReason::Suppressed.into());
-            }
-            Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
-            Answer::Rejected => return Err(StopReason::AskRejected.into()),
-            Answer::Late => self.go_on_alone(StopReason::FailClosed, false)?,
-            Answer::Away => self.go_on_alone(StopReason::FailClosed, true)?,
-            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true)?,
-        }
+        let answer = self.core().ask(ask).await;
+        self.granted(answer).or_else(|stop| self.overruled(stop))?;
         if self.core().clock.now() < not_before {
             self.core().clock.sleep_until(not_before).await;
         }
         self.look_again()
     }
 
+    fn granted(&mut self, answer: Answer) -> Result<(), Stop> {
+        match answer {
+            Answer::Decided(answer) => self.take(answer),
+            Answer::Busy(pause) => {
+                let now = self.core().clock.now();
+                self.state().learn(|view| view.suppress(pause, now));
+                Err(StopReason::Suppressed.into())
+            }
+            Answer::TooLate => Err(StopReason::DeadlineTooShort.into()),
+            Answer::Rejected => Err(StopReason::AskRejected.into()),
+            Answer::Late => self.go_on_alone(StopReason::FailClosed, false),
+            Answer::Away => self.go_on_alone(StopReason::FailClosed, true),
+            Answer::CircuitOpen => self.go_on_alone(StopReason::CircuitOpen, true),
+        }
+    }
+
+    /// A client that only observes goes on whatever it was told. Only the deadline is its own.
+    fn overruled(&self, stop: Stop) -> Result<(), Stop> {
+        let observes = self.core().switch == Switch::Observe && stop.reason != StopReason::DeadlineTooShort;
+        if !observes {
+            return Err(stop);
+        }
+        self.core().observer.overruled(&self.state().name, stop.reason);
+        Ok(())
+    }
+
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
+        let max_attempts = self.life.max_attempts();
+        let endless = self.life.is_endless();
+        let before = self.history.len().checked_sub(2).and_then(|before| self.history.get(before));
         let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
-            profile: self.operation.profile.unwrap_or_default(),
-            attempt: self.attempts,
-            max_attempts: self.max_attempts(view),
+            expected: self.state().latency.get(),
+            profile: self.life.profile.unwrap_or_default(),
+            attempt: if endless { self.fruitless } else { self.attempts },
+            max_attempts,
+            owns: self.life.owns,
+            dropped: self.dropped,
             failure,
-            previous: self.previous.as_ref(),
-            repeatable: self.operation.idempotency.allows_repeat(),
+            previous: before.map(|past| &past.failure),
+            repeatable: self.life.is_repeatable(),
             held_for: view.held_for(now),
             suppressed: view.is_suppressed(now),
             gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
         });
-        after_failure(&facts, &mut fresh_rng()).map_err(Stop::from)
-    }
-
-    /// What the caller set in code, within the server's maximum; else the server's policy, else the default.
-    fn max_attempts(&self, view: &View) -> u32 {
-        let allowed = view.known_policy().map(|policy| policy.max_attempts);
-        let wanted = self.operation.profile.map(|profile| profile.attempts());
-        match (wanted, allowed) {
-            (Some(wanted), Some(allowed)) => wanted.min(allowed),
-            (one, other) => one.or(other).unwrap_or_else(|| Profile::standard().attempts()),
-        }
+        after_failure(&facts, &mut self.core().rng()).map_err(Stop::from)
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !self.in_runtime || self.core().switch != Switch::On || self.state().is_private();
+        let off = !in_runtime() || !self.core().switch.retries() || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
@@ -153,7 +194,7 @@ impl Run {
                 let waited = Duration::from_millis(answer.waited_ms);
                 self.core().observer.granted(&self.state().name, answer.reason, waited);
                 self.state().charge_emergency(now, self.core().heard());
-                self.permit = Permit::granted(self.core(), answer);
+                self.token = Token::granted(self.core(), answer);
                 Ok(())
             }
             Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
@@ -164,12 +205,14 @@ impl Run {
     /// No answer: the emergency budget decides, unless the dependency fails closed. Its savings are spent only on
     /// single lost answers: with the whole fleet's server `away` they would add up to a burst.
     fn go_on_alone(&self, closed: StopReason, away: bool) -> Result<(), Stop> {
+        // In shadow mode nobody refuses anything, whoever is away.
+        let shadow = self.state().view(View::is_shadow);
         let fail_mode =
             self.state().view(View::known_policy).map_or(self.core().fail_mode, |policy| policy.fail_mode);
-        if fail_mode == FailMode::Closed {
+        if fail_mode == FailMode::Closed && !shadow {
             return Err(closed.into());
         }
-        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) {
+        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) && !shadow {
             return Err(StopReason::EmergencyExhausted.into());
         }
         self.state().counts.emergency.up();
@@ -189,7 +232,7 @@ impl Run {
         let core = Arc::clone(self.core());
         runtime.spawn(async move {
             if let Answer::Decided(answer) = core.ask(ask).await {
-                drop(Permit::granted(&core, answer));
+                drop(Token::granted(&core, answer));
             }
         });
     }
@@ -203,7 +246,7 @@ impl Run {
     ) -> AskRequest {
         let now = self.core().clock.now();
         let ask = self.ask_now(Some(failure.report(now.saturating_sub(failed_at))), now);
-        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(LEAST_ATTEMPT));
+        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(self.least_attempt()));
         AskRequest {
             earliest_ms: ms_up(not_before.saturating_sub(now)).min(last_start_ms),
             max_wait_ms: Some(max_delay_ms.min(last_start_ms)),
@@ -218,17 +261,24 @@ impl Run {
             dependency: self.state().name.to_string(),
             tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.core().global_id(self.id),
-            attempt: self.attempts.saturating_add(1),
+            operation: self.life.id(),
+            attempt: self.numbered(),
             failure,
-            idempotent: self.operation.idempotency.allows_repeat(),
-            recovery_mode: self.operation.idempotency.recovery_mode(),
+            idempotent: self.life.is_repeatable(),
+            recovery_mode: self.life.recovery_mode(),
             priority: Priority::Normal,
             cost: 1,
             deadline_ms: ms_down(left),
             earliest_ms: 0,
-            expected_ms: 0,
+            expected_ms: ms_up(self.state().latency.get()).min(ms_down(left)),
             max_wait_ms: None,
         }
+    }
+
+    /// The number of the next attempt as the server is told. A stream has no last attempt, only the rule that it
+    /// has to make progress; its later connections pass for the last one.
+    fn numbered(&self) -> u32 {
+        let next = self.attempts.saturating_add(1);
+        if self.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
     }
 }

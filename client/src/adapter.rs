@@ -1,0 +1,84 @@
+//! What the adapters for HTTP clients have in common.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use http::{HeaderMap, Method};
+
+use crate::{Dependency, Failure, Idempotency, Operation, Profile};
+
+/// Largest body that is kept for a second attempt, in bytes.
+pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
+
+/// What the service that uses an adapter says about its operations.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    dependency: Dependency,
+    shape: Arc<dyn Fn(Operation) -> Operation + Send + Sync>,
+    pub(crate) propagates: bool,
+}
+
+impl Settings {
+    pub(crate) fn new(dependency: Dependency) -> Self {
+        Self { dependency, shape: Arc::new(|operation| operation), propagates: false }
+    }
+
+    pub(crate) fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+        Self { shape: Arc::new(shape), ..self }
+    }
+
+    pub(crate) fn propagate(self) -> Self {
+        Self { propagates: true, ..self }
+    }
+
+    /// The operation of one request.
+    pub(crate) fn operation(&self, method: &Method, headers: &HeaderMap, replayable: bool) -> Operation {
+        let operation = self.dependency.operation(method.to_string());
+        let operation = (self.shape)(operation.idempotency(Idempotency::of_request(method, headers)));
+        if replayable {
+            return operation;
+        }
+        self.dependency.note_not_replayable();
+        operation.profile(Profile::never())
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("dependency", &self.dependency).finish_non_exhaustive()
+    }
+}
+
+/// A failed attempt: a response that stands for a failure, or an error of the transport.
+pub(crate) enum Failed<R, E> {
+    Response(Box<R>, Failure),
+    Error(E),
+}
+
+/// An error that can lend itself as what it is.
+pub(crate) trait Lend {
+    fn lend(&self) -> &(dyn Error + 'static);
+}
+
+impl<R, E: Lend> fmt::Debug for Failed<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<R, E: Lend> fmt::Display for Failed<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Response(_, failure) => failure.fmt(f),
+            Self::Error(error) => fmt::Display::fmt(error.lend(), f),
+        }
+    }
+}
+
+impl<R, E: Lend> Error for Failed<R, E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Response(_, failure) => Some(failure),
+            Self::Error(error) => Some(error.lend()),
+        }
+    }
+}

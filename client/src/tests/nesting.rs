@@ -1,0 +1,241 @@
+//! One retry owner: operations inside operations, and inside requests.
+
+use http::{HeaderMap, HeaderValue};
+
+use super::*;
+use crate::{Inbound, Profile, Scope};
+
+fn granting() -> Arc<Fake> {
+    Fake::new(|_| Step::at_once(Ok(granted())))
+}
+
+/// An operation that fails each time, counting its attempts.
+async fn failing(dependency: &Dependency, attempts: &AtomicU32, failure: Failure) -> CallError<Failure> {
+    let attempt = |_| {
+        attempts.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Err::<(), _>(failure.clone()))
+    };
+    safe(dependency).call(attempt).await.unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_in_an_attempt_leaves_the_retries_to_the_outer_one() {
+    let damper = client(&granting());
+    let (outer, inner, attempts) =
+        (damper.dependency("outer"), damper.dependency("inner"), AtomicU32::new(0));
+    let error = safe(&outer)
+        .profile(Profile::standard().with_attempts(3))
+        .call(|_| async {
+            let error = failing(&inner, &attempts, transient()).await;
+            assert_eq!((error.reason, error.attempts), (StopReason::NotRetryOwner, 1));
+            Err::<(), _>(error)
+        })
+        .await
+        .unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AttemptsExhausted, 3));
+    assert_eq!(attempts.into_inner(), 3, "not nine");
+    assert_eq!((inner.totals().logical, inner.totals().physical), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_left_is_sent_once_more_and_charged() {
+    let fake = granting();
+    let damper = client(&fake);
+    let (outer, inner, attempts) =
+        (damper.dependency("outer"), damper.dependency("inner"), AtomicU32::new(0));
+    let _ = safe(&outer)
+        .profile(Profile::never().with_attempts(2))
+        .call(|_| async {
+            Err::<(), _>(failing(&inner, &attempts, transient().with_dispatch(Dispatch::NotSent)).await)
+        })
+        .await;
+    assert_eq!(attempts.into_inner(), 4, "two by two");
+    assert_eq!(fake.asks.lock().iter().filter(|(_, ask)| ask.dependency == "inner").count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outer_operation_that_never_retries_owns_nothing() {
+    let damper = client(&granting());
+    let (outer, inner, attempts) =
+        (damper.dependency("outer"), damper.dependency("inner"), AtomicU32::new(0));
+    let _ = safe(&outer)
+        .profile(Profile::never())
+        .call(|_| async { Err::<(), _>(failing(&inner, &attempts, transient()).await) })
+        .await;
+    assert_eq!(attempts.into_inner(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spawned_task_is_inside_only_with_a_handle() {
+    let damper = client(&granting());
+    let (outer, inner) = (damper.dependency("outer"), damper.dependency("inner"));
+    for (handed_on, expected) in [(true, 1), (false, 4)] {
+        let attempts = Arc::new(AtomicU32::new(0));
+        safe(&outer)
+            .call(|attempt| {
+                let (inner, counter) = (inner.clone(), Arc::clone(&attempts));
+                async move {
+                    let work = async move { failing(&inner, &counter, transient()).await.attempts };
+                    let task = match handed_on {
+                        true => tokio::spawn(attempt.scope().run(work)),
+                        false => tokio::spawn(work),
+                    };
+                    task.await.unwrap();
+                    Ok::<_, Failure>(())
+                }
+            })
+            .await
+            .unwrap();
+        assert_eq!(attempts.load(Ordering::Relaxed), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_innermost_owner_retries_itself_and_the_outer_one_does_not_repeat_that() {
+    let fake = granting();
+    *fake.told.lock() = Some(told(|told| told.policy.retry_owner = damper_protocol::RetryOwner::Innermost));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let (outer, inner, attempts) = (damper.dependency("outer"), damper.dependency("d"), AtomicU32::new(0));
+    let error = safe(&outer)
+        .call(|_| async { Err::<(), _>(failing(&inner, &attempts, transient()).await) })
+        .await
+        .unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::NotRetryable, 1));
+    assert_eq!(attempts.into_inner(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_context_is_served_with_one_attempt_and_its_deadline() {
+    let damper = client(&granting());
+    let dependency = damper.dependency("d");
+    let mut sent = HeaderMap::new();
+    safe(&damper.dependency("service"))
+        .deadline(ms(105))
+        .call(|attempt| {
+            attempt.inject(&mut sent);
+            async { Ok::<_, Failure>(()) }
+        })
+        .await
+        .unwrap();
+    let inbound = Inbound::from_headers(&sent);
+    let context = inbound.context().unwrap().clone();
+    assert_eq!((context.attempt(), context.max_attempts(), context.depth()), (1, 4, 1));
+    let attempts = AtomicU32::new(0);
+    let error = inbound.scope().run(failing(&dependency, &attempts, transient())).await;
+    assert_eq!((error.reason, attempts.into_inner()), (StopReason::NotRetryOwner, 1));
+
+    let start = Instant::now();
+    let hang = safe(&dependency).deadline(ms(60_000)).call(|attempt| {
+        let mut next = HeaderMap::new();
+        attempt.inject(&mut next);
+        let passed_on = Inbound::from_headers(&next).context().cloned().unwrap();
+        assert_eq!((passed_on.operation(), passed_on.depth()), (context.operation(), 2));
+        assert_eq!(next["damper-timeout-ms"], "100");
+        std::future::pending::<Result<(), Failure>>()
+    });
+    let error = inbound.scope().run(hang).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::DeadlineExceeded);
+    assert!(start.elapsed() <= ms(101), "{:?}", start.elapsed());
+    let late = inbound.scope().run(call(safe(&dependency), vec![])).await.unwrap_err();
+    assert_eq!((late.reason, late.attempts), (StopReason::DeadlineTooShort, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inherited_deadline_is_that_of_the_scope() {
+    let dependency = client(&Fake::dead()).dependency("d");
+    let remaining = async || {
+        let operation = dependency.operation("inner").deadline(Deadline::inherit());
+        operation.call(|attempt| async move { Ok::<_, Failure>(attempt.remaining()) }).await.unwrap()
+    };
+    assert_eq!(remaining().await, ms(10_000));
+    let inside = safe(&dependency).deadline(ms(300)).call(|_| async { Ok::<_, Failure>(remaining().await) });
+    assert_eq!(inside.await.unwrap(), ms(300));
+    assert!(Scope::current().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_requests_get_their_own_headers_too() {
+    let dependency = client(&granting()).dependency("d");
+    let seen = Mutex::new(Vec::new());
+    safe(&dependency)
+        .deadline(ms(20_000))
+        .call(|attempt| {
+            let mut headers = HeaderMap::new();
+            headers.insert("content-type", HeaderValue::from_static("application/grpc+proto"));
+            attempt.inject(&mut headers);
+            seen.lock().push((
+                headers.get("grpc-timeout").is_some(),
+                headers.get("grpc-previous-rpc-attempts").cloned(),
+            ));
+            async move { if attempt.number() == 1 { Err(transient()) } else { Ok(()) } }
+        })
+        .await
+        .unwrap();
+    assert_eq!(seen.into_inner(), [(true, None), (true, Some(HeaderValue::from_static("1")))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inert_client_sets_no_headers_and_claims_nothing() {
+    let (outer, live) = (Damper::inert().dependency("d"), client(&granting()).dependency("d"));
+    let attempts = AtomicU32::new(0);
+    let _ = outer
+        .operation("o")
+        .call(|attempt| {
+            let mut headers = HeaderMap::new();
+            attempt.inject(&mut headers);
+            assert!(headers.is_empty());
+            let inner = failing(&live, &attempts, transient());
+            async { Err::<(), _>(inner.await) }
+        })
+        .await;
+    assert_eq!(attempts.into_inner(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_layers_are_counted_and_leave_fewer_attempts() {
+    let damper = client(&granting());
+    let dependency = damper.dependency("d");
+    let mut by_mesh = HeaderMap::new();
+    by_mesh.insert("x-envoy-attempt-count", HeaderValue::from_static("3"));
+    let error = safe(&dependency)
+        .call(|attempt| {
+            attempt.note_response(&by_mesh);
+            async { Err::<(), _>(transient()) }
+        })
+        .await
+        .unwrap_err();
+    assert_eq!((error.attempts, dependency.totals().foreign), (2, 4), "two of ours, each made three times");
+
+    let inbound = Inbound::from_headers(&by_mesh);
+    let attempts = AtomicU32::new(0);
+    let error = inbound.scope().run(failing(&damper.dependency("e"), &attempts, transient())).await;
+    assert_eq!((error.reason, error.attempts), (StopReason::AttemptsExhausted, 2));
+    let totals = damper.dependency("e").totals();
+    assert_eq!((totals.foreign, totals.logical, totals.physical), (1, 0, 2), "a repeat intends nothing new");
+    assert_eq!(totals.affected, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_a_context_leaves_the_retries_here() {
+    let dependency = client(&granting()).dependency("d");
+    let attempts = AtomicU32::new(0);
+    let inbound = Inbound::from_headers(&HeaderMap::new());
+    assert_eq!(inbound.scope().run(failing(&dependency, &attempts, transient())).await.attempts, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn baggage_without_room_is_skipped_and_counted() {
+    let damper = client(&granting());
+    safe(&damper.dependency("d"))
+        .call(|attempt| {
+            let mut headers = HeaderMap::new();
+            headers.insert("baggage", "x".repeat(8192).parse().unwrap());
+            attempt.inject(&mut headers);
+            assert!(headers.contains_key("damper-context"));
+            async { Ok::<_, Failure>(()) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(damper.health().baggage_skipped, 1);
+}

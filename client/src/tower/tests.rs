@@ -1,0 +1,141 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use http_body_util::{Empty, StreamBody};
+
+use super::*;
+use crate::{
+    Damper, FailureClass, Profile,
+    core::Switch,
+    fake::{Fake, Step, granted},
+};
+
+type Answer = Result<Response<&'static str>, std::io::Error>;
+
+/// A service that answers as scripted and remembers the size of the bodies it was sent.
+#[derive(Clone)]
+struct Scripted {
+    answer: Arc<dyn Fn(u32) -> Answer + Send + Sync>,
+    calls: Arc<AtomicU32>,
+    bytes: Arc<AtomicU32>,
+}
+
+impl Scripted {
+    fn new(answer: impl Fn(u32) -> Answer + Send + Sync + 'static) -> Self {
+        Self { answer: Arc::new(answer), calls: Arc::default(), bytes: Arc::default() }
+    }
+}
+
+impl<B> Service<Request<B>> for Scripted
+where
+    B: Body<Data = Bytes, Error = BoxError> + Send + 'static,
+{
+    type Response = Response<&'static str>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            this.bytes.fetch_add(u32::try_from(body.len()).unwrap(), Relaxed);
+            (this.answer)(this.calls.fetch_add(1, Relaxed) + 1)
+        })
+    }
+}
+
+fn status(code: u16) -> Answer {
+    Ok(Response::builder().status(code).body("body").unwrap())
+}
+
+fn dependency() -> Dependency {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    Damper::builder("").build_over(fake, Switch::On).dependency("d")
+}
+
+fn request<B>(method: &str, body: B) -> Request<B> {
+    Request::builder().method(method).uri("http://d/").body(body).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_in_memory_is_sent_again_and_the_answer_comes_through() {
+    let service = Scripted::new(|call| status(if call < 3 { 503 } else { 200 }));
+    let dependency = dependency();
+    let mut retry = RetryLayer::new(dependency.clone()).layer(service.clone());
+    let response = retry.call(request("PUT", Full::from("12345"))).await.unwrap();
+    assert_eq!((response.status().as_u16(), *response.body()), (200, "body"));
+    assert_eq!((service.calls.load(Relaxed), service.bytes.load(Relaxed)), (3, 15));
+    let totals = dependency.totals();
+    assert_eq!((totals.logical, totals.physical, totals.recovered), (1, 3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_response_is_an_answer_and_an_unsafe_request_is_sent_once() {
+    for (method, calls) in [("POST", 1), ("GET", 4)] {
+        let service = Scripted::new(|_| status(503));
+        let mut retry = RetryLayer::new(dependency()).layer(service.clone());
+        let response = retry.call(request(method, Full::from(""))).await.unwrap();
+        assert_eq!((response.status().as_u16(), service.calls.load(Relaxed)), (503, calls), "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_below_keeps_its_place_as_the_source() {
+    let service = Scripted::new(|_| Err(std::io::ErrorKind::ConnectionRefused.into()));
+    let layer = RetryLayer::new(dependency()).shape(|operation| operation.profile(Profile::interactive()));
+    let error = layer.layer(service.clone()).call(request("POST", Full::from("x"))).await.unwrap_err();
+    let RetryError::Stopped(error) = error else { panic!("{error}") };
+    assert_eq!((error.attempts, service.calls.load(Relaxed)), (2, 2), "refused connections were never sent");
+    assert_eq!(error.failure.as_ref().map(|failure| failure.class), Some(FailureClass::Transient));
+    let io = error.source().and_then(Error::source).and_then(|error| error.downcast_ref::<std::io::Error>());
+    assert_eq!(io.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_twice_is_sent_once_and_counted() {
+    let service = Scripted::new(|_| status(503));
+    let dependency = dependency();
+    let layer = RetryLayer::new(dependency.clone());
+    let stream = StreamBody::new(futures_util::stream::iter([Ok::<_, Infallible>(http_body::Frame::data(
+        Bytes::from_static(b"abc"),
+    ))]));
+    layer.layer(service.clone()).call(request("PUT", stream)).await.unwrap();
+    assert_eq!((service.calls.load(Relaxed), service.bytes.load(Relaxed)), (1, 3));
+    for (size, calls) in [(64 * 1024, 4), (64 * 1024 + 1, 1)] {
+        let service = Scripted::new(|_| status(503));
+        layer.layer(service.clone()).call(request("PUT", Full::from(vec![0; size]))).await.unwrap();
+        assert_eq!(service.calls.load(Relaxed), calls, "{size}");
+    }
+    assert_eq!(dependency.not_replayable(), 2);
+    layer.layer(Scripted::new(|_| status(200))).call(request("GET", Empty::new())).await.unwrap();
+    assert_eq!(dependency.not_replayable(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_cut_off_at_the_deadline() {
+    #[derive(Clone)]
+    struct Hangs;
+    impl Service<Request<ReplayBody<Full<Bytes>>>> for Hangs {
+        type Response = Response<()>;
+        type Error = std::io::Error;
+        type Future = std::future::Pending<Result<Response<()>, std::io::Error>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+            Poll::Pending
+        }
+        fn call(&mut self, _: Request<ReplayBody<Full<Bytes>>>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+    let layer = RetryLayer::new(dependency())
+        .shape(|operation| operation.deadline(std::time::Duration::from_millis(50)));
+    let error = layer.layer(Hangs).call(request("GET", Full::from(""))).await.unwrap_err();
+    assert!(
+        matches!(error, RetryError::Stopped(error) if error.reason == crate::StopReason::DeadlineExceeded)
+    );
+}
