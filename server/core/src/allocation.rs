@@ -100,22 +100,32 @@ impl Allocations {
         claim: Claim,
         limit: MicrosPerSecond,
     ) -> Option<FirstLease> {
-        let learning = self.is_learning(now);
-        let held = self.take_back(client);
-        if (learning && !claim.strict && claim.has == MicrosPerSecond::ZERO)
-            || (held.is_none() && self.claims.len() >= MOST)
-        {
+        let learning = self.is_learning(now) && !claim.strict;
+        let known = self.take_back(client);
+        if !known && self.claims.len() >= MOST {
             return None;
         }
-        self.claims.insert(client.into(), Claim { leased: MicrosPerSecond::ZERO, until: now, ..claim });
+        let until = now.after(TTL);
+        self.claims.insert(client.into(), Claim { until, ..claim });
+        if learning && claim.has == MicrosPerSecond::ZERO {
+            return None;
+        }
         // A crowd that arrives at once is reckoned with once, not once for each.
-        let settled = if held.is_some() { Span::SECOND } else { Span::from_millis(100) };
+        let settled = if known { Span::SECOND } else { Span::from_millis(100) };
         if self.reckoned.is_none_or(|last| now.since(last) >= settled) {
             self.reckon(now, limit);
         }
-        let due = if learning && !claim.strict { claim.has } else { self.due(&claim) };
+        let due = match (learning, known) {
+            (true, _) => claim.has,
+            (false, true) => self.fair(&claim).saturating_add(if claim.strict {
+                MicrosPerSecond::ZERO
+            } else {
+                self.spare
+            }),
+            // More newcomers may follow, so each gets what it wants at first and nothing on top.
+            (false, false) => self.fair(&claim),
+        };
         let rate = due.min(limit.saturating_sub(self.leased));
-        let until = now.after(TTL);
         self.claims.insert(client.into(), Claim { leased: rate, until, ..claim });
         self.leased = self.leased.saturating_add(rate);
         let clients = self.claims.len() as u64;
@@ -126,18 +136,17 @@ impl Allocations {
         })
     }
 
-    /// A lease that is about to be replaced stands in nobody's way.
-    fn take_back(&mut self, client: &str) -> Option<()> {
-        let claim = self.claims.get_mut(client)?;
+    /// A lease that is about to be replaced stands in nobody's way. Whether the client is known.
+    fn take_back(&mut self, client: &str) -> bool {
+        let Some(claim) = self.claims.get_mut(client) else { return false };
         self.leased = self.leased.saturating_sub(claim.leased);
         claim.leased = MicrosPerSecond::ZERO;
-        Some(())
+        true
     }
 
-    fn due(&self, claim: &Claim) -> MicrosPerSecond {
-        let level = self.levels.get(&claim.tenant).copied().unwrap_or_default();
-        let fair = claim.wants.min(level);
-        if claim.strict { fair } else { fair.saturating_add(self.spare) }
+    fn fair(&self, claim: &Claim) -> MicrosPerSecond {
+        let level = self.levels.get(&claim.tenant).copied().unwrap_or(MicrosPerSecond::MAX);
+        claim.wants.min(level)
     }
 
     /// Drops what has expired and works out every tenant's level anew.

@@ -103,6 +103,26 @@ fn a_newcomer_finds_room_at_once_and_its_share_within_two_syncs() {
 }
 
 #[test]
+fn a_crowd_that_fits_is_served_from_its_first_lease_on() {
+    let mut bench = Bench::learning(48);
+    let names: Vec<String> = (0..41).map(|client| client.to_string()).collect();
+    for name in &names {
+        assert_eq!(bench.sync("t", name, 1, 1, 0), None, "nobody holds anything yet");
+    }
+    bench.now = bench.now.after(TTL);
+    for _ in 0..3 {
+        for name in &names {
+            let held = bench.sync("t", name, 1, 1, 0).unwrap();
+            assert!(held >= 1.0, "client {name} holds {held}");
+            bench.now = bench.now.after(Span::from_millis(20));
+        }
+    }
+    // The same without a learning phase before it.
+    let mut bench = Bench::new(48);
+    assert!(names.iter().all(|name| bench.sync("t", name, 1, 1, 0).unwrap() >= 1.0));
+}
+
+#[test]
 fn a_lease_that_ran_out_is_free_again() {
     let mut bench = Bench::new(100);
     bench.settle(&[("a", "gone", 1, 100)]);
