@@ -79,7 +79,10 @@ impl Countable for Tries {
 struct Load {
     ended: u64,
     overloaded: u64,
-    retries: u64,
+    /// Operations and attempts apart: a first attempt that waited for its turn is reported later than its
+    /// operation, and must not be taken for a retry.
+    logical: u64,
+    physical: u64,
     recovered: u64,
     latency: Histogram,
 }
@@ -88,7 +91,8 @@ impl Countable for Load {
     fn add(&mut self, other: &Self) {
         self.ended = self.ended.saturating_add(other.ended);
         self.overloaded = self.overloaded.saturating_add(other.overloaded);
-        self.retries = self.retries.saturating_add(other.retries);
+        self.logical = self.logical.saturating_add(other.logical);
+        self.physical = self.physical.saturating_add(other.physical);
         self.recovered = self.recovered.saturating_add(other.recovered);
         for (mine, theirs) in self.latency.iter_mut().zip(other.latency) {
             *mine = mine.saturating_add(theirs);
@@ -138,7 +142,8 @@ impl Throttle {
             ended,
             // One attempt can be both rate limited and out of resources.
             overloaded: overloaded.min(ended),
-            retries: difference.retries(),
+            logical: difference.logical,
+            physical: difference.physical,
             recovered: difference.recovered,
             latency: difference.latency,
         };
@@ -187,10 +192,11 @@ impl Throttle {
     }
 
     fn signal(&self, load: &Load, p90_us: Option<u64>) -> Option<Cause> {
+        let retries = load.physical.saturating_sub(load.logical);
         let doubled = |(p90, baseline): (u64, u64)| p90 > baseline.saturating_mul(2);
         if load.ended >= LEAST_SAMPLES && OVERLOAD.exceeded_by(load.overloaded, load.ended) {
             Some(Cause::Overload)
-        } else if load.retries >= LEAST_SAMPLES && !YIELD.reached_by(load.recovered, load.retries) {
+        } else if retries >= LEAST_SAMPLES && !YIELD.reached_by(load.recovered, retries) {
             Some(Cause::Yield)
         } else if p90_us.zip(self.baseline_us).is_some_and(doubled) {
             Some(Cause::Latency)

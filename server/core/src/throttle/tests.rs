@@ -82,6 +82,13 @@ fn retries_that_do_not_succeed_are_turned_down() {
 }
 
 #[test]
+fn a_first_attempt_that_waited_for_its_turn_is_no_retry() {
+    let mut bench = Bench::new();
+    bench.second(Totals { logical: 100, ..Totals::default() });
+    assert_eq!(bench.second(Totals { physical: 100, success: 100, ..Totals::default() }), 1.0);
+}
+
+#[test]
 fn latency_twice_its_baseline_is_a_signal_that_wears_off() {
     let mut bench = Bench::new();
     for _ in 0..10 {
