@@ -3,8 +3,6 @@
 //! No float reaches a stored amount: rates and shares are parsed once, at the edge, and everything after is
 //! exact. All arithmetic saturates, so no input can wrap or panic.
 
-use std::fmt;
-
 /// Nanoseconds in a millisecond.
 pub(crate) const NANOS_PER_MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
@@ -223,16 +221,6 @@ impl MicrosPerSecond {
         Self(scale(self.0, u64::from(share.0), PPM))
     }
 
-    /// How long this rate takes to bring `amount`, rounded up; [`None`] at rate zero unless nothing is asked.
-    #[must_use]
-    pub fn time_for(self, amount: MicroTokens) -> Option<Span> {
-        if amount == MicroTokens::ZERO {
-            return Some(Span::ZERO);
-        }
-        let nanos = (u128::from(amount.0) * u128::from(NANOS_PER_S)).checked_div(u128::from(self.0))?;
-        Some(Span(u64::try_from(nanos + 1).unwrap_or(u64::MAX)))
-    }
-
     /// For people and metrics only.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for display")]
@@ -288,12 +276,6 @@ impl Ppm {
     }
 }
 
-impl fmt::Display for Ppm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.as_f64())
-    }
-}
-
 /// `value * numerator / denominator` without overflow, rounded down.
 pub(crate) fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
@@ -309,15 +291,6 @@ mod tests {
         assert!(!Ppm::ZERO.reached_by(0, 0));
         assert!(Ppm::new(800_000).reached_by(16, 20));
         assert!(!Ppm::new(800_001).reached_by(16, 20));
-    }
-
-    #[test]
-    fn the_time_for_an_amount_is_enough_and_no_more_than_a_nanosecond_too_long() {
-        let rate = MicrosPerSecond::from_micros(3);
-        let span = rate.time_for(MicroTokens::from_micros(1)).unwrap();
-        assert_eq!(span.as_nanos(), 333_333_334);
-        assert_eq!(MicrosPerSecond::ZERO.time_for(MicroTokens::ONE), None);
-        assert_eq!(MicrosPerSecond::ZERO.time_for(MicroTokens::ZERO), Some(Span::ZERO));
     }
 
     #[test]
