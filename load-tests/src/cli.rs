@@ -1,5 +1,6 @@
 //! The command line.
 
+mod drill;
 mod run;
 
 use std::net::SocketAddr;
@@ -11,13 +12,15 @@ use clap::{Args, Parser, Subcommand};
 use crate::scenario::Way;
 
 const AFTER_HELP: &str = "\
-Scenarios that are part of the binary:
+Scenarios of storms that are part of the binary (`damper-load scenarios` lists those of drills too):
   chapter-r2      120 operations/s, 12 % failures, capacity 130/s, a shared pool of 10 retries/s   (60 s each way)
   incident-0312   the 03:12 incident: 41 runs, one failure in eight, an account limit            (30 s each way)
   server-killed   the damper server dies in the middle of a partial outage and comes back        (50 s each way)
 
 Examples:
   damper-load demo
+  damper-load drill --scenario c1-outage --html drill.html
+  damper-load drill --check
   damper-load demo --svg incident.svg
   damper-load storm --scenario incident-0312
   damper-load storm --scenario chapter-r2 --only damper --json r2.json
@@ -30,7 +33,8 @@ measured.
 Exit codes: 0 success; 1 a human must look: an expectation missed, a storm stopped early, or a scenario that cannot
 be read; 2 wrong usage; 70 a bug.";
 
-/// Proves what damper does, on real sockets: the same traffic without retries, with local retries, with damper.
+/// Proves what damper does: the same traffic without retries, with local retries, with damper. `storm` does it on real
+/// sockets, `drill` in virtual time.
 #[derive(Debug, Parser)]
 #[command(name = "damper-load", version, after_help = AFTER_HELP)]
 pub struct Cli {
@@ -50,6 +54,13 @@ enum Command {
     /// Runs a scenario three ways, one after the other, and compares them.
     #[command(after_help = AFTER_HELP)]
     Storm(Storm),
+    /// Runs scenarios in virtual time, damper beside the retry budgets in use today.
+    ///
+    /// A minute of traffic takes a second or so, and the same seed gives the same figures, byte for byte. The real
+    /// server and real clients run, joined without sockets; dependencies and peers are models. Start with
+    /// `damper-load drill --scenario c1-outage`.
+    #[command(after_help = DRILL_HELP)]
+    Drill(Drill),
     /// Lists the built-in scenarios, or prints one as a file to start from.
     Scenarios {
         /// The one to print.
@@ -76,6 +87,58 @@ struct Storm {
     duration: Option<u64>,
     #[command(flatten)]
     output: Output,
+}
+
+const DRILL_HELP: &str = "\
+Examples:
+  damper-load drill                                          every built-in scenario, all ways, one seed each
+  damper-load drill --scenario c3-tight --html tight.html    one of them, with charts
+  damper-load drill --check                                  whether every expectation holds, with all seeds
+  damper-load drill --scenario c1-outage --way finagle --way damper --seeds 5
+  damper-load scenarios c3-tight > mine.toml                 then edit the figures of your own dependency:
+  damper-load drill --scenario mine.toml --config damper.toml
+
+With --config the damper server runs with your own file, in place of the scenario's [damper]; the dependency's name in
+the scenario must be the one in the file. docs/drill.md says how to read the table, and how each peer is modelled.
+
+Exit codes: 0 success; 1 a human must look: an expectation missed (with --check), or something that cannot be read;
+2 wrong usage; 70 a bug.";
+
+#[derive(Debug, Args)]
+struct Drill {
+    /// The name of a built-in scenario, or a TOML file; may be repeated. Default: all built-in ones.
+    #[arg(long, value_name = "NAME|FILE")]
+    scenario: Vec<String>,
+    /// Try the ways alone that something is expected of, with all seeds, and exit with 1 if anything falls short.
+    #[arg(long)]
+    check: bool,
+    /// Only the scenarios that take no more than a few seconds, with one seed.
+    #[arg(long)]
+    short: bool,
+    /// This way alone; may be repeated. Default: those of the scenario.
+    #[arg(long, value_enum, value_name = "WAY")]
+    way: Vec<Way>,
+    /// The first seed, instead of the scenario's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Try so many seeds. Default: one, with --check those of the scenario.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: Option<u64>,
+    /// The damper server's configuration, in place of the scenario's [damper].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write a page with charts, one self-contained file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write everything that was measured, second by second.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the counts by second as a table.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw the ways none, local and damper of the last scenario side by side.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +183,12 @@ impl From<End> for ExitCode {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // The panic has been printed by then; what is left to say is that it is nobody's fault but ours.
-    std::panic::catch_unwind(|| run::run(cli)).unwrap_or(End::Bug).into()
+    std::panic::catch_unwind(|| match cli.command {
+        Command::Drill(args) => drill::run(&args),
+        command => run::run(command),
+    })
+    .unwrap_or(End::Bug)
+    .into()
 }
 
 #[cfg(test)]
@@ -135,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_scenario_is_in_the_help() {
-        for (name, _) in crate::scenario::EMBEDDED {
+    fn every_built_in_storm_is_in_the_help() {
+        for (name, _) in crate::scenario::STORMS {
             assert!(AFTER_HELP.contains(name), "{name}");
         }
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use dependency::{Account, Dependency, Phase, Spread};
 pub use expect::{Bound, Measure};
-pub use source::{EMBEDDED, ScenarioError, load, parse};
+pub use source::{DRILLS, Embedded, STORMS, ScenarioError, embedded, load, parse};
 pub use traffic::{Above, Arrival, Assignment, Pacing, Tenant, Traffic};
 pub use way::Way;
 
@@ -96,6 +96,8 @@ impl Default for LocalRetries {
 pub struct Drill {
     /// Which ways are compared.
     pub ways: Vec<Way>,
+    /// Whether it is among the first to be checked: it takes no more than a few seconds.
+    pub short: bool,
     /// How many seeds the expectations have to hold for, from the scenario's own on.
     pub seeds: u64,
     /// Fleets of these sizes, one after the other, in place of `traffic.clients`.
@@ -114,6 +116,7 @@ impl Default for Drill {
     fn default() -> Self {
         Self {
             ways: Way::ALL.to_vec(),
+            short: false,
             seeds: 1,
             clients: Vec::new(),
             latency_ms: 1,

@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 use damper_server::Config;
 use tokio::sync::oneshot;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Above, Scenario};
+use crate::ways::FRONT;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +48,7 @@ impl Server {
     /// # Errors
     /// The address is taken, or the policy is none.
     pub fn start(address: SocketAddr, scenario: &Scenario) -> Result<Self, ServerError> {
-        let config = config(scenario)?;
+        let config = config_of(scenario)?;
         let listener = listen(address)?;
         let address = listener.local_addr().map_err(|source| ServerError::Listen { address, source })?;
         let mut server = Self { address, config, running: None };
@@ -111,10 +112,17 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
     listener.map_err(|source| ServerError::Listen { address, source })
 }
 
-/// The configuration of a server that knows the scenario's dependency and nothing else.
-fn config(scenario: &Scenario) -> Result<Config, ServerError> {
+/// The configuration of a server that knows the scenario's dependency, and the service above it that has damper
+/// too.
+///
+/// # Errors
+/// The scenario's `[damper]` is no policy.
+pub fn config_of(scenario: &Scenario) -> Result<Config, ServerError> {
     let policy = toml::Value::Table(scenario.damper.clone());
-    let dependencies = toml::Table::from_iter([(scenario.dependency.name.clone(), policy)]);
+    let mut dependencies = toml::Table::from_iter([(scenario.dependency.name.clone(), policy.clone())]);
+    if scenario.traffic.above == Above::Damper {
+        dependencies.insert(FRONT.to_owned(), policy);
+    }
     let config = toml::Table::from_iter([("dependencies".to_owned(), toml::Value::Table(dependencies))]);
     let text = toml::to_string(&config).map_err(|error| ServerError::Policy(error.to_string()))?;
     Config::from_toml(&text).map_err(|error| ServerError::Policy(error.to_string()))

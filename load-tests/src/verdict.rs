@@ -49,20 +49,43 @@ pub fn judge(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
         .collect()
 }
 
+/// The limits that a bound sets to a reading, its tolerance for samples included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// No less than this.
+    pub at_least: Option<f64>,
+    /// No more than this.
+    pub at_most: Option<f64>,
+}
+
+impl Limits {
+    /// The limits for this reading.
+    #[must_use]
+    pub fn of(bound: &Bound, reading: &Reading) -> Self {
+        let tolerance = |limit: f64| bound.sigmas * reading.standard_error(limit);
+        Self {
+            at_least: bound.at_least.map(|limit| limit - tolerance(limit)),
+            at_most: bound.at_most.map(|limit| limit + tolerance(limit)),
+        }
+    }
+
+    /// Whether a figure keeps within them.
+    #[must_use]
+    pub fn hold(&self, value: f64) -> bool {
+        self.at_least.is_none_or(|limit| value >= limit) && self.at_most.is_none_or(|limit| value <= limit)
+    }
+}
+
 fn one(run: &Run, measure: Measure, bound: &Bound) -> Judgement {
     let (reading, covered) = reading(run, measure, bound);
-    let tolerance = |limit: f64| reading.map_or(0.0, |reading| bound.sigmas * reading.standard_error(limit));
-    let at_least = bound.at_least.map(|limit| limit - tolerance(limit));
-    let at_most = bound.at_most.map(|limit| limit + tolerance(limit));
+    let without = Limits { at_least: bound.at_least, at_most: bound.at_most };
+    let limits = reading.map_or(without, |reading| Limits::of(bound, &reading));
+    let Limits { at_least, at_most } = limits;
     let value = reading.map(|reading| reading.value);
     let verdict = match value {
         _ if !covered => Verdict::NotJudged,
-        Some(value) => {
-            let holds =
-                at_least.is_none_or(|limit| value >= limit) && at_most.is_none_or(|limit| value <= limit);
-            if holds { Verdict::Met } else { Verdict::Missed }
-        }
-        None => Verdict::Missed,
+        Some(value) if limits.hold(value) => Verdict::Met,
+        Some(_) | None => Verdict::Missed,
     };
     let (from_s, until_s) = (bound.from_s, bound.until_s);
     Judgement { way: run.way, measure, value, at_least, at_most, from_s, until_s, verdict }
@@ -70,6 +93,9 @@ fn one(run: &Run, measure: Measure, bound: &Bound) -> Judgement {
 
 /// The figure, and whether the run covered all that the bound is about.
 fn reading(run: &Run, measure: Measure, bound: &Bound) -> (Option<Reading>, bool) {
+    if measure.is_of_drills() {
+        return (None, false);
+    }
     if bound.from_s.is_none() && bound.until_s.is_none() {
         return (Span::of_run(&run.seconds, run.arriving).reading(measure), !run.interrupted);
     }

@@ -7,7 +7,7 @@ pub mod rules;
 mod wire;
 
 pub use alone::Alone;
-pub use damper::{Damper, Layer};
+pub use damper::{Damper, FRONT, Layer};
 pub use wire::{Operation, Road, Wire};
 
 /// One client of the fleet and its way of retrying.

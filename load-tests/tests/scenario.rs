@@ -7,7 +7,7 @@
     reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
 )]
 
-use damper_load::scenario::{EMBEDDED, Measure, Pacing, Way, load, parse};
+use damper_load::scenario::{Measure, Pacing, Way, embedded, load, parse};
 
 const LEAST: &str = r#"
 name = "least"
@@ -34,7 +34,7 @@ fn mistake(from: &str, to: &str) -> String {
 
 #[test]
 fn every_embedded_scenario_is_sound_and_bears_its_name() {
-    for (name, _) in EMBEDDED {
+    for (name, _) in embedded() {
         let scenario = load(name).unwrap();
         assert_eq!(scenario.name, name);
         assert!(scenario.expect.contains_key(&Way::Damper), "{name} expects nothing of damper");

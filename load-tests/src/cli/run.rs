@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::{Cli, Command, Demo, End, Output, Storm};
+use super::{Command, Demo, End, Output, Storm};
 use crate::report::{self, Live, Report};
 use crate::scenario::{self, Way};
 use crate::stop;
@@ -15,7 +15,7 @@ const DEMO: &str = "incident-0312";
 /// Any free port of this machine, reachable from nowhere else.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-pub(super) fn run(cli: Cli) -> End {
+pub(super) fn run(command: Command) -> End {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return look(&format!("no runtime: {error}")),
@@ -23,7 +23,8 @@ pub(super) fn run(cli: Cli) -> End {
     runtime.block_on(async {
         let (stopper, stop) = stop::pair();
         let command = async {
-            match cli.command {
+            match command {
+                Command::Drill(args) => super::drill::run(&args),
                 Command::Demo(args) => run_demo(args, &stop).await,
                 Command::Storm(args) => run_storm(args, &stop).await,
                 Command::Scenarios { name } => show_scenarios(name.as_deref()),
@@ -72,13 +73,13 @@ async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
 
 fn show_scenarios(wanted: Option<&str>) -> End {
     let Some(wanted) = wanted else {
-        for (name, text) in scenario::EMBEDDED {
+        for (name, text) in scenario::embedded() {
             let about = scenario::parse(name, text).map_or_else(|error| error.to_string(), |it| it.about);
-            println!("{name:<16}{about}");
+            println!("{name:<20}{about}");
         }
         return End::Success;
     };
-    match scenario::EMBEDDED.iter().find(|(name, _)| *name == wanted) {
+    match scenario::embedded().find(|(name, _)| *name == wanted) {
         Some((_, text)) => {
             print!("{text}");
             End::Success
@@ -112,19 +113,20 @@ fn conclude(report: &Report, output: &Output) -> End {
 }
 
 fn write_files(report: &Report, output: &Output) -> Result<(), String> {
-    let write = |path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-    };
     if let Some(path) = &output.json {
-        write(path, report::to_json(report).map_err(|error| error.to_string())?)?;
+        write(path, &report::to_json(report).map_err(|error| error.to_string())?)?;
     }
     if let Some(path) = &output.svg {
-        write(path, report::svg(report))?;
+        write(path, &report::svg(report))?;
     }
     Ok(())
 }
 
-fn look(why: &str) -> End {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+pub(super) fn look(why: &str) -> End {
     eprintln!("damper-load: {why}");
     End::Look
 }

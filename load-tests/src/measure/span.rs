@@ -24,7 +24,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    const fn plain(value: f64) -> Self {
+    /// A figure that is no share.
+    #[must_use]
+    pub const fn plain(value: f64) -> Self {
         Self { value, sample: None }
     }
 
@@ -79,12 +81,26 @@ impl<'a> Span<'a> {
             Measure::InflictedShare => Reading::share(total.inflicted(), total.ended()),
             Measure::InflictedShareWorst => self.worst_share(Second::inflicted),
             Measure::UnsentOperations => Some(Reading::plain(total.unsent as f64)),
+            Measure::AmplificationWorstS => self.worst(|second| ratio(second.physical(), second.offered)),
+            Measure::Fulfilled => Reading::share(total.fulfilled, total.offered),
+            Measure::RecoveryS
+            | Measure::RecoveryBeyondNoneS
+            | Measure::AmplificationSpread
+            | Measure::FairShareLeast
+            | Measure::HalfOpenWorst
+            | Measure::FirstAfterClose
+            | Measure::RampS
+            | Measure::ObservedToExpected => None,
         }
     }
 
     fn per_s(&self, count: impl Fn(&Second) -> u64) -> Option<Reading> {
         let sum = self.seconds.iter().map(count).sum();
         ratio(sum, self.seconds.len() as u64).map(Reading::plain)
+    }
+
+    fn worst(&self, figure: impl Fn(&Second) -> Option<f64>) -> Option<Reading> {
+        self.seconds.iter().filter_map(figure).max_by(f64::total_cmp).map(Reading::plain)
     }
 
     fn worst_share(&self, part: impl Fn(&Second) -> u64) -> Option<Reading> {

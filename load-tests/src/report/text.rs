@@ -10,12 +10,14 @@ use crate::verdict::{Judgement, Verdict};
 const NOTHING: &str = "-";
 
 /// A number with so many decimals.
-pub(super) fn number(value: Option<f64>, decimals: usize) -> String {
+#[must_use]
+pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| NOTHING.to_owned(), |value| format!("{value:.decimals$}"))
 }
 
 /// A share in percent.
-pub(super) fn percent(share: Option<f64>, decimals: usize) -> String {
+#[must_use]
+pub fn percent(share: Option<f64>, decimals: usize) -> String {
     share.map_or_else(|| NOTHING.to_owned(), |share| format!("{:.decimals$} %", share * 100.0))
 }
 

@@ -35,11 +35,32 @@ pub enum Measure {
     InflictedShareWorst,
     /// Operations that sent no attempt at all.
     UnsentOperations,
+    /// Attempts per operation in the worst second.
+    AmplificationWorstS,
+    /// Share of the operations started that succeeded, whenever they did.
+    Fulfilled,
+    /// Seconds from the end of the trouble (`drill.over_s`) to the first of ten seconds in which 95 % of the
+    /// operations started succeed. Drills only, as the rest.
+    RecoveryS,
+    /// The same, less what it takes the way `none` with the same seed.
+    RecoveryBeyondNoneS,
+    /// How far fleets of different sizes are apart in attempts per operation.
+    AmplificationSpread,
+    /// The least that any tenant but the first got in any ten seconds, by an even share of all retries.
+    FairShareLeast,
+    /// Most attempts that arrived while the breaker was half-open, once.
+    HalfOpenWorst,
+    /// Attempts in the first second after the breaker closed for good, by those of a second before it opened.
+    FirstAfterClose,
+    /// Seconds from then to the first with 95 % of the attempts before it opened.
+    RampS,
+    /// Observed by expected amplification in the server's last minute.
+    ObservedToExpected,
 }
 
 impl Measure {
     /// Every measure.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 24] = [
         Self::OfferedPerS,
         Self::PhysicalPerS,
         Self::ExecutedPerS,
@@ -54,6 +75,16 @@ impl Measure {
         Self::InflictedShare,
         Self::InflictedShareWorst,
         Self::UnsentOperations,
+        Self::AmplificationWorstS,
+        Self::Fulfilled,
+        Self::RecoveryS,
+        Self::RecoveryBeyondNoneS,
+        Self::AmplificationSpread,
+        Self::FairShareLeast,
+        Self::HalfOpenWorst,
+        Self::FirstAfterClose,
+        Self::RampS,
+        Self::ObservedToExpected,
     ];
 
     /// The word that stands for it in scenarios and reports.
@@ -74,7 +105,33 @@ impl Measure {
             Self::InflictedShare => "inflicted_share",
             Self::InflictedShareWorst => "inflicted_share_worst",
             Self::UnsentOperations => "unsent_operations",
+            Self::AmplificationWorstS => "amplification_worst_s",
+            Self::Fulfilled => "fulfilled",
+            Self::RecoveryS => "recovery_s",
+            Self::RecoveryBeyondNoneS => "recovery_beyond_none_s",
+            Self::AmplificationSpread => "amplification_spread",
+            Self::FairShareLeast => "fair_share_least",
+            Self::HalfOpenWorst => "half_open_worst",
+            Self::FirstAfterClose => "first_after_close",
+            Self::RampS => "ramp_s",
+            Self::ObservedToExpected => "observed_to_expected",
         }
+    }
+
+    /// Whether only drills measure it.
+    #[must_use]
+    pub const fn is_of_drills(self) -> bool {
+        matches!(
+            self,
+            Self::RecoveryS
+                | Self::RecoveryBeyondNoneS
+                | Self::AmplificationSpread
+                | Self::FairShareLeast
+                | Self::HalfOpenWorst
+                | Self::FirstAfterClose
+                | Self::RampS
+                | Self::ObservedToExpected
+        )
     }
 
     /// Whether it is a share of a sample, so that a sampling error can be worked out.
@@ -89,6 +146,7 @@ impl Measure {
                 | Self::ErrorShareWorst
                 | Self::InflictedShare
                 | Self::InflictedShareWorst
+                | Self::Fulfilled
         )
     }
 }

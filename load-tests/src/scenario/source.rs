@@ -5,12 +5,46 @@ use std::path::Path;
 
 use super::{Scenario, check};
 
-/// The scenarios that are part of the binary: name and text.
-pub const EMBEDDED: [(&str, &str); 3] = [
-    ("chapter-r2", include_str!("../../scenarios/chapter-r2.toml")),
-    ("incident-0312", include_str!("../../scenarios/incident-0312.toml")),
-    ("server-killed", include_str!("../../scenarios/server-killed.toml")),
+/// A scenario that is part of the binary: name and text.
+pub type Embedded = (&'static str, &'static str);
+
+macro_rules! embedded {
+    ($($name:literal),+ $(,)?) => {
+        [$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),+]
+    };
+}
+
+/// The scenarios that storms were made for.
+pub const STORMS: [Embedded; 3] = embedded!["chapter-r2", "incident-0312", "server-killed"];
+
+/// The scenarios that drills were made for.
+pub const DRILLS: [Embedded; 20] = embedded![
+    "c1-outage",
+    "c2-tenth-fails",
+    "c3-roomy",
+    "c3-tight",
+    "c4-spike-1",
+    "c4-spike-2",
+    "c4-spike-3",
+    "c4-spike-4",
+    "c7-server-killed",
+    "c7-partial-outage",
+    "c8-fairness",
+    "c8-lending",
+    "c9-half-open",
+    "c10-nested",
+    "c10-foreign-layer",
+    "r9-wrong-answers",
+    "r9-poison",
+    "brown-out",
+    "slow-failures",
+    "lossy-link",
 ];
+
+/// All of them.
+pub fn embedded() -> impl Iterator<Item = Embedded> {
+    STORMS.into_iter().chain(DRILLS)
+}
 
 /// Why there is no scenario.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +82,12 @@ pub enum ScenarioError {
 /// # Errors
 /// Says what is wrong and where.
 pub fn load(wanted: &str) -> Result<Scenario, ScenarioError> {
-    if let Some((name, text)) = EMBEDDED.iter().find(|(name, _)| *name == wanted) {
+    if let Some((name, text)) = embedded().find(|(name, _)| *name == wanted) {
         return parse(name, text);
     }
     let text = std::fs::read_to_string(Path::new(wanted)).map_err(|source| ScenarioError::Unreadable {
         wanted: wanted.to_owned(),
-        known: EMBEDDED.map(|(name, _)| name).join(", "),
+        known: embedded().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
         source,
     })?;
     parse(wanted, &text)

@@ -8,7 +8,7 @@ use crate::fleet::Members;
 use crate::measure::Recorder;
 use crate::scenario::{Above, Scenario, Way};
 use crate::ways::rules::{Source, attempts_of};
-use crate::ways::{Alone, Caller, Damper, Layer, Road, Wire};
+use crate::ways::{Alone, Caller, Damper, FRONT, Layer, Road, Wire};
 
 /// All clients of a way, each with its own connections and identity.
 pub(super) fn callers(
@@ -38,6 +38,3 @@ pub(super) fn callers(
     };
     (0..).zip(&members.clients).map(caller).collect()
 }
-
-/// What the layer above calls the service that its operations go to.
-const FRONT: &str = "front";

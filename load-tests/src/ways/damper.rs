@@ -35,6 +35,9 @@ pub enum Layer {
     Foreign,
 }
 
+/// What a layer above calls the service that its operations go to.
+pub const FRONT: &str = "front";
+
 /// Attempts of the layer above, and of the client below it.
 const LAYERED_ATTEMPTS: u32 = 3;
 
