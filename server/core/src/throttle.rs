@@ -3,11 +3,13 @@
 //! Once a second the level halves if, over the last five seconds and at least twenty samples, overload exceeds
 //! a fifth of the attempts, or fewer than a fifth of the retries succeed, or the ninetieth percentile of the
 //! latency is twice its healthy baseline; otherwise it rises by a tenth. The raw success share is not a signal:
-//! thirty per cent of independent errors with capacity to spare are what retries are for.
+//! thirty per cent of independent errors with capacity to spare are what retries are for. Where so few retries
+//! succeed that chance does not explain it, the level falls to a quarter.
 //!
 //! Reports come a second late, and a large pool can do harm within it. But a retry that fails comes back as an
-//! ask for the next attempt, so the yield of retries is also seen in the asks themselves: every tenth of a second
-//! the level halves if, over the last half, hardly any of at least twenty retries was not heard of again.
+//! ask for the next attempt, so the yield of retries is also seen in the asks themselves: every twentieth of a
+//! the level halves if, over the last half, so few of the retries were not heard of again that a yield of a fifth
+//! would not explain it.
 
 use crate::histogram::{Histogram, count, p90_us};
 use crate::ring::{Countable, Ring};
@@ -16,8 +18,8 @@ use crate::{Class, Moment, Ppm, Span, Totals};
 const LOOK_BACK_S: u64 = 5;
 const LEAST_SAMPLES: u64 = 20;
 /// How often the asks are looked at, and how far back.
-const PULSE: Span = Span::from_millis(100);
-const PULSES: usize = 5;
+const PULSE: Span = Span::from_millis(50);
+const PULSES: usize = 10;
 const OVERLOAD: Ppm = Ppm::new(200_000);
 const YIELD: Ppm = Ppm::new(200_000);
 const STEP: u32 = 100_000;
@@ -160,14 +162,14 @@ impl Throttle {
         self.tries.add(now, &Tries { granted: 0, failed: 1 });
     }
 
-    /// Looks at the asks, at most once in a tenth of a second. True if the level has changed.
+    /// Looks at the asks, at most twenty times a second. True if the level has changed.
     pub(crate) fn pulse(&mut self, now: Moment) -> bool {
         if now < self.next_pulse {
             return false;
         }
         self.next_pulse = now.after(PULSE);
         let Tries { granted, failed } = self.tries.sum(now);
-        let in_vain = granted >= LEAST_SAMPLES && !YIELD.reached_by(granted.saturating_sub(failed), granted);
+        let in_vain = granted >= LEAST_SAMPLES && far_below_a_fifth(granted.saturating_sub(failed), granted);
         if in_vain {
             self.cause = Some(Cause::Yield);
             self.level = Ppm::new((self.level.get() / 2).max(LEAST));
@@ -181,7 +183,11 @@ impl Throttle {
         let p90_us = p90_us(&load.latency).filter(|_| count(&load.latency) >= LEAST_SAMPLES);
         self.cause = self.signal(&load, p90_us);
         let level = self.level.get();
+        let retries = load.physical.saturating_sub(load.logical);
+        let in_vain = retries >= LEAST_SAMPLES && far_below_a_fifth(load.recovered, retries);
         self.level = match self.cause {
+            // A fleet of few clients stops asking when it is told to, and the asks say nothing then.
+            Some(Cause::Yield) if in_vain => Ppm::new((level / 4).max(LEAST)),
             Some(_) => Ppm::new((level / 2).max(LEAST)),
             None => {
                 let steps = u32::try_from(seconds.min(10)).unwrap_or(10);
@@ -219,6 +225,14 @@ impl Throttle {
             self.baseline_us = Some(learnt.max(1));
         }
     }
+}
+
+/// Whether `part` of `whole` is more than two standard deviations below what a share of a fifth would give:
+/// (n / 5 - k) > 2 sqrt(n x 0.2 x 0.8), in whole numbers. Twenty looks per second at half a second each would find mere
+/// chance below a fifth all the time where three in ten retries succeed.
+const fn far_below_a_fifth(part: u64, whole: u64) -> bool {
+    let gap = whole.saturating_sub(part.saturating_mul(5)) as u128;
+    gap * gap > 16 * whole as u128
 }
 
 #[cfg(test)]
