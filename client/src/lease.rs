@@ -11,6 +11,7 @@ use std::{
 };
 
 use damper_protocol::FirstAttempts;
+use fastrand::Rng;
 use tokio::{
     sync::{Mutex, Notify},
     time::timeout_at,
@@ -62,14 +63,24 @@ impl Default for FirstGate {
 
 impl FirstGate {
     /// Limits the rate. Attempts saved up so far are kept, as far as the new burst allows; a gate that was not
-    /// limited has none.
-    pub(crate) fn lease(&self, told: FirstAttempts, now: Moment) {
+    /// limited starts with a whole burst.
+    ///
+    /// A burst of less than one attempt is that of a fleet that is held back: its gates start anywhere between two
+    /// attempts and never fill, or all of them would let one through at the moment at which the fleet may start.
+    pub(crate) fn lease(&self, told: FirstAttempts, now: Moment, rng: &mut Rng) {
         let (old, old_burst) = (self.interval_ns(now), self.burst_milli.load(Relaxed));
-        let (new, burst) = (interval_ns(told.per_s), burst_milli(told.burst));
-        let now_ns = nanos(now);
+        let (new, burst) = (interval_ns(told.per_s), milli(told.burst));
+        let (now_ns, somewhere) = (nanos(now), rng.u64(..1000));
         let kept = |taken_up_to_ns: u64| {
             let saved_ns = now_ns.saturating_sub(taken_up_to_ns).min(depth_ns(old, old_burst));
-            let saved_milli = scaled(saved_ns, 1000, old).min(burst);
+            let saved_milli = scaled(saved_ns, 1000, old);
+            let saved_milli = match old {
+                UNLIMITED if burst < 1000 => somewhere,
+                UNLIMITED => burst,
+                _ if burst < 1000 && old_burst < 1000 => saved_milli % 1000,
+                _ if burst < 1000 => somewhere,
+                _ => saved_milli.min(burst),
+            };
             Some(now_ns.saturating_sub(scaled(new, saved_milli, 1000)))
         };
         let _ = self.taken_up_to_ns.fetch_update(Relaxed, Relaxed, kept);
@@ -184,18 +195,18 @@ fn interval_ns(per_s: f64) -> u64 {
     interval.map_or(NEVER, |interval| nanos(interval).max(1))
 }
 
-/// Thousandths of an attempt that may be saved up: at least one attempt.
-fn burst_milli(burst: f64) -> u64 {
-    let milli = (burst.clamp(1.0, 1e9) * 1000.0).round();
+/// A number of attempts in thousandths.
+fn milli(attempts: f64) -> u64 {
+    let milli = (attempts.clamp(0.0, 1e9) * 1000.0).round();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped; NaN becomes 0")]
     let milli = milli as u64;
-    milli.max(1000)
+    milli
 }
 
-/// What can be saved up as time. The part of an attempt beyond the burst keeps the rate exact although nobody
+/// What can be saved up as time: one attempt at least. The part of an attempt beyond the burst keeps the rate exact although nobody
 /// comes to the nanosecond.
 fn depth_ns(interval_ns: u64, burst_milli: u64) -> u64 {
-    scaled(interval_ns, burst_milli.saturating_add(1000), 1000).saturating_sub(1)
+    scaled(interval_ns, burst_milli.max(1000).saturating_add(1000), 1000).saturating_sub(1)
 }
 
 /// `amount` x `by` / `of`, saturating; 0 of nothing.

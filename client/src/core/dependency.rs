@@ -9,6 +9,7 @@ use std::{
 };
 
 use damper_protocol::{PolicyView, ProbeResult, SyncedDependency};
+use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::{
@@ -105,10 +106,10 @@ impl DependencyState {
     }
 
     /// Takes over a sync's answer.
-    pub(crate) fn synced(&self, told: &SyncedDependency, new_epoch: bool, now: Moment) {
+    pub(crate) fn synced(&self, told: &SyncedDependency, new_epoch: bool, now: Moment, rng: &mut Rng) {
         // Before the view, which lifts the lease again where nothing is refused.
         match told.first {
-            Some(lease) => self.first.lease(lease, now),
+            Some(lease) => self.first.lease(lease, now, rng),
             None => self.first.lift(),
         }
         self.learn(|view| view.synced(told, new_epoch, now));

@@ -92,9 +92,10 @@ impl Core {
         status.last_sync = Some(now);
         drop(status);
         let new_epoch = previous.is_some_and(|previous| previous != response.epoch);
+        let mut rng = self.rng();
         for dependency in dependencies {
             if let Some(told) = response.dependencies.get(&*dependency.name) {
-                dependency.synced(told, new_epoch, now);
+                dependency.synced(told, new_epoch, now, &mut rng);
             }
         }
         Duration::from_millis(response.next_sync_ms).clamp(BOUNDS.0, BOUNDS.1)

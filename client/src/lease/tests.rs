@@ -22,14 +22,17 @@ fn without_a_lease_nothing_is_limited() {
 }
 
 #[test]
-fn a_leased_rate_is_kept_exactly_and_starts_empty() {
+fn a_leased_rate_is_kept_exactly_and_starts_with_its_burst() {
     for per_s in [1.0, 7.0, 100.0, 333.0] {
         let gate = FirstGate::default();
-        gate.lease(FirstAttempts { ttl_ms: 60_000, ..lease(per_s, 1.0) }, ms(0));
-        assert!(!gate.try_pass(ms(0)), "nothing has been earned yet");
-        let got = passed(&gate, 1, 10_001);
+        gate.lease(
+            FirstAttempts { ttl_ms: 60_000, ..lease(per_s, 1.0) },
+            ms(60_000),
+            &mut fastrand::Rng::with_seed(1),
+        );
+        let got = passed(&gate, 60_000, 70_000);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let expected = (per_s * 10.0) as usize;
+        let expected = (per_s * 10.0) as usize + 1;
         assert!(got.abs_diff(expected) <= 1, "{per_s}/s gave {got}");
     }
 }
@@ -37,7 +40,11 @@ fn a_leased_rate_is_kept_exactly_and_starts_empty() {
 #[test]
 fn no_more_than_the_burst_is_saved_up() {
     let gate = FirstGate::default();
-    gate.lease(FirstAttempts { ttl_ms: u64::MAX, ..lease(10.0, 3.0) }, ms(0));
+    gate.lease(
+        FirstAttempts { ttl_ms: u64::MAX, ..lease(10.0, 3.0) },
+        ms(0),
+        &mut fastrand::Rng::with_seed(1),
+    );
     let later = ms(100_000);
     assert_eq!((0..100).filter(|_| gate.try_pass(later)).count(), 3);
 }
@@ -46,12 +53,12 @@ fn no_more_than_the_burst_is_saved_up() {
 fn a_change_of_rate_neither_frees_nor_takes_what_was_saved() {
     for (before, after) in [(1.0, 1000.0), (1000.0, 1.0)] {
         let gate = FirstGate::default();
-        gate.lease(lease(before, 3.0), ms(0));
+        gate.lease(lease(before, 3.0), ms(0), &mut fastrand::Rng::with_seed(1));
         assert_eq!((0..9).filter(|_| gate.try_pass(ms(4000))).count(), 3);
-        gate.lease(lease(after, 3.0), ms(4000));
+        gate.lease(lease(after, 3.0), ms(4000), &mut fastrand::Rng::with_seed(1));
         assert!(!gate.try_pass(ms(4000)), "{before} to {after}");
-        gate.lease(lease(before, 3.0), ms(4000));
-        gate.lease(lease(after, 2.0), ms(4999));
+        gate.lease(lease(before, 3.0), ms(4000), &mut fastrand::Rng::with_seed(1));
+        gate.lease(lease(after, 2.0), ms(4999), &mut fastrand::Rng::with_seed(1));
         let saved = (0..9).filter(|_| gate.try_pass(ms(4999))).count();
         assert_eq!(
             saved,
@@ -64,7 +71,7 @@ fn a_change_of_rate_neither_frees_nor_takes_what_was_saved() {
 #[test]
 fn a_lease_that_ends_without_a_server_leaves_the_safe_rate() {
     let gate = FirstGate::default();
-    gate.lease(lease(100.0, 1.0), ms(0));
+    gate.lease(lease(100.0, 1.0), ms(0), &mut fastrand::Rng::with_seed(1));
     assert!((passed(&gate, 1, 5000)).abs_diff(500) <= 1);
     assert!((gate.per_s(ms(4999)) - 100.0).abs() < 1e-6);
     assert!(passed(&gate, 5000, 15_000).abs_diff(100) <= 1);
@@ -77,7 +84,7 @@ fn a_lease_that_ends_without_a_server_leaves_the_safe_rate() {
 fn b19_a_rate_that_is_none_lets_nothing_through() {
     for per_s in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, f64::MIN_POSITIVE] {
         let gate = FirstGate::default();
-        gate.lease(lease(per_s, f64::NAN), ms(0));
+        gate.lease(lease(per_s, f64::NAN), ms(0), &mut fastrand::Rng::with_seed(1));
         assert_eq!(passed(&gate, 0, 4999), 0, "{per_s}");
     }
 }
@@ -85,7 +92,11 @@ fn b19_a_rate_that_is_none_lets_nothing_through() {
 #[tokio::test(start_paused = true)]
 async fn those_that_come_too_early_wait_in_line_or_are_refused_at_once() {
     let (gate, clock) = (FirstGate::default(), Clock::start());
-    gate.lease(FirstAttempts { ttl_ms: 60_000, ..lease(10.0, 1.0) }, clock.now());
+    gate.lease(
+        FirstAttempts { ttl_ms: 60_000, ..lease(10.0, 1.0) },
+        clock.now(),
+        &mut fastrand::Rng::with_seed(1),
+    );
     let wait = async |latest_ms: u64| {
         let passed = gate.pass(clock, Some(ms(latest_ms))).await;
         (passed, clock.now().as_millis() / 100)
@@ -98,7 +109,11 @@ async fn those_that_come_too_early_wait_in_line_or_are_refused_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_line_moves_on_when_the_lease_changes_or_its_head_goes_away() {
     let (gate, clock) = (FirstGate::default(), Clock::start());
-    gate.lease(FirstAttempts { ttl_ms: 60_000, ..lease(0.05, 1.0) }, clock.now());
+    gate.lease(
+        FirstAttempts { ttl_ms: 60_000, ..lease(0.05, 1.0) },
+        clock.now(),
+        &mut fastrand::Rng::with_seed(1),
+    );
     let first = tokio::time::timeout(ms(500), gate.pass(clock, None));
     let second = gate.pass(clock, Some(ms(200_000)));
     let change = async {
@@ -114,7 +129,7 @@ async fn a_line_moves_on_when_the_lease_changes_or_its_head_goes_away() {
 async fn who_waits_when_the_lease_ends_goes_on_at_the_safe_rate() {
     let (gate, clock) = (FirstGate::default(), Clock::start());
     let told = FirstAttempts { per_s: 0.1, burst: 1.0, ttl_ms: 2000, safe_per_s: 1.0 };
-    gate.lease(told, clock.now());
+    gate.lease(told, clock.now(), &mut fastrand::Rng::with_seed(1));
     assert!(gate.pass(clock, None).await);
     assert_eq!(clock.now().as_millis(), 2000);
 }
@@ -127,7 +142,7 @@ proptest! {
         let gate = FirstGate::default();
         let (mut now, mut got, mut allowed, mut burst) = (0, 0_usize, 1.0, 0.0_f64);
         for (per_s, most, lasts_ms) in steps {
-            gate.lease(lease(per_s, most), ms(now));
+            gate.lease(lease(per_s, most), ms(now), &mut fastrand::Rng::with_seed(1));
             got += passed(&gate, now, now + lasts_ms);
             now += lasts_ms;
             burst = burst.max(most);
@@ -138,4 +153,20 @@ proptest! {
         let got = got as f64;
         prop_assert!(got <= allowed + 20.0, "{got} of {allowed}");
     }
+}
+
+#[test]
+fn a_fleet_that_was_stopped_does_not_start_as_one() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let started = (0..1000)
+        .filter(|_| {
+            let gate = FirstGate::default();
+            // A tenth of an attempt per second and nothing to save up, told once a second; nobody may start.
+            for second in 10..40 {
+                gate.lease(lease(0.1, 0.0), ms(second * 1000), &mut rng);
+            }
+            gate.try_pass(ms(40_000))
+        })
+        .count();
+    assert!((70..=130).contains(&started), "a tenth per second of a thousand: {started}");
 }

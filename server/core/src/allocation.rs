@@ -9,10 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::tenants::TenantKey;
 use crate::units::scale;
-use crate::{MicrosPerSecond, Moment, Span};
+use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 
 /// How long a lease lasts: five syncs, of which four may be lost.
 const TTL: Span = Span::from_secs(5);
+/// What one that is not held down may save up beside a second of its rate. A client of one operation per second
+/// that could save up nothing would shed a seventh of them although nobody is short: the gaps between operations are
+/// random, and only a fleet's add up to an even rate.
+const ROOM: MicroTokens = MicroTokens::from_tokens(10);
 /// Most clients with a lease; one more gets none, which its own safe rate covers.
 const MOST: usize = 20_000;
 
@@ -60,6 +64,8 @@ impl Claim {
 pub struct FirstLease {
     /// The rate.
     pub rate: MicrosPerSecond,
+    /// First attempts that may start at once after a quiet while.
+    pub burst: MicroTokens,
     /// How long the lease lasts.
     pub ttl: Span,
     /// The rate to fall back to once it has ended without a server.
@@ -126,11 +132,17 @@ impl Allocations {
             (false, false) => self.fair(&claim),
         };
         let rate = due.min(limit.saturating_sub(self.leased));
+        let burst = match (claim.strict, rate < claim.wants) {
+            (true, _) => MicroTokens::ZERO,
+            (false, true) => slice(rate),
+            (false, false) => rate.in_one_second().saturating_add(ROOM),
+        };
         self.claims.insert(client.into(), Claim { leased: rate, until, ..claim });
         self.leased = self.leased.saturating_add(rate);
         let clients = self.claims.len() as u64;
         Some(FirstLease {
             rate,
+            burst,
             ttl: TTL,
             safe: MicrosPerSecond::from_micros(limit.as_micros() / clients.max(1)),
         })
@@ -181,6 +193,11 @@ impl Allocations {
             })
             .collect();
     }
+}
+
+/// What a client may save up that gets less than it wants: a tenth of a second. After an outage it is nothing.
+fn slice(rate: MicrosPerSecond) -> MicroTokens {
+    MicroTokens::from_micros(rate.as_micros() / 10)
 }
 
 /// A fair level: `amount` per `weight`.

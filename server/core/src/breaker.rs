@@ -122,11 +122,12 @@ impl Breaker {
         }
     }
 
-    /// The share of their rate that first attempts are held to: a tenth while it is not closed and in the first
+    /// The share of their rate that first attempts are held to: so much that with probes and chance it comes to no more
+    /// than a tenth while it is not closed and in the first
     /// second after, so that nobody holds more at the moment at which it closes; then rising to all of it.
     /// [`None`] while it has no say.
     pub(crate) fn ramp(&self, now: Moment) -> Option<Ppm> {
-        const START: u64 = PPM / 10;
+        const START: u64 = PPM * 8 / 100;
         if self.policy.on_open == OnOpen::Retries {
             return None;
         }

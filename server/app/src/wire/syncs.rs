@@ -51,11 +51,14 @@ pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
     }
 }
 
-/// A lease of first attempts. What may start at once is a tenth of a second's worth, at least one.
+/// A lease of first attempts.
 fn first(lease: FirstLease) -> FirstAttempts {
-    let per_s = lease.rate.as_per_s();
-    let safe_per_s = lease.safe.as_per_s();
-    FirstAttempts { per_s, burst: (per_s / 10.0).max(1.0), ttl_ms: lease.ttl.as_millis(), safe_per_s }
+    FirstAttempts {
+        per_s: lease.rate.as_per_s(),
+        burst: lease.burst.as_tokens(),
+        ttl_ms: lease.ttl.as_millis(),
+        safe_per_s: lease.safe.as_per_s(),
+    }
 }
 
 /// A rate that a peer stated: whatever it is, it ends up in the range of rates.
