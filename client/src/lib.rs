@@ -105,7 +105,7 @@ mod view;
 mod wire;
 
 pub use attempt::Attempt;
-pub use classify::{Classifier, Verdict};
+pub use classify::{Classifier, Outcome, StatusRules, Verdict};
 pub use context::{Context, Inbound, refuse_retries};
 pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
 pub use damper_protocol::{
@@ -115,8 +115,8 @@ pub use deadline::Deadline;
 pub use dependency::Dependency;
 pub use error::{CallError, Past, StopReason};
 pub use failure::Failure;
-pub use hook::{Advice, FailureEvent};
+pub use hook::{Advice, FailureEvent, Hooks};
 pub use observer::Observer;
-pub use operation::{Operation, Permit};
+pub use operation::{Admission, Effect, Operation, Permit};
 pub use policy::{Idempotency, Profile};
 pub use scope::Scope;

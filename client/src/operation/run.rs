@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{Life, Operation, Rules, token::Token};
 use crate::{
-    Attempt, CallError, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
@@ -79,7 +79,26 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// One whose first attempt, if this is not it, has been counted by another.
+    pub(super) fn start_as(operation: Operation, admission: &Admission) -> Self {
+        let mut run = Self::begun(operation, *admission == Admission::First);
+        match admission {
+            Admission::First => {}
+            Admission::Retry { attempts, .. } => {
+                run.attempts = (*attempts).max(1);
+                run.fruitless = run.attempts;
+                run.first_failed_at = Some(run.now);
+            }
+            Admission::Hedge => run.attempts = 1,
+        }
+        run
+    }
+
     pub(super) fn start(operation: Operation) -> Self {
+        Self::begun(operation, true)
+    }
+
+    fn begun(operation: Operation, is_first: bool) -> Self {
         let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
         let core = &dependency.pair.handle.core;
         core.start(&dependency.pair.handle.stop);
@@ -88,10 +107,10 @@ impl Run {
         let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
         let counts = &life.state().counts;
         // A repeat by a foreign layer is a request of its own, and still what somebody intended once.
-        if repeats {
-            counts.foreign.up();
-        } else {
-            counts.logical.up();
+        match repeats {
+            _ if !is_first => {}
+            true => counts.foreign.up(),
+            false => counts.logical.up(),
         }
         Self {
             limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
@@ -142,6 +161,20 @@ impl Run {
     pub(super) async fn begin(&mut self) -> Result<(), Stop> {
         self.may_start()?;
         if self.is_held_up() { self.admit_first().await } else { Ok(()) }
+    }
+
+    /// Whether an attempt of this kind may be made.
+    pub(super) async fn begin_as(&mut self, admission: &Admission) -> Result<(), Stop> {
+        match admission {
+            Admission::First => self.begin().await,
+            Admission::Retry { after, .. } => self.next(after).await,
+            Admission::Hedge => {
+                let admitted = self.hedge().await;
+                // A hedge that is not made ends nothing that would have to be counted.
+                self.attempts = u32::from(admitted.is_ok());
+                admitted
+            }
+        }
     }
 
     /// Counts an attempt as started.
@@ -208,10 +241,14 @@ impl Run {
             reason = stop.reason.as_str(),
             "stopped",
         );
+        self.error(stop.reason, failure, last)
+    }
+
+    fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
         let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
         let history = std::mem::take(&mut self.history);
-        CallError { reason: stop.reason, failure, attempts, last, ambiguous, recovery, history }
+        CallError { reason, failure, attempts, last, ambiguous, recovery, history }
     }
 
     fn count(&self, stop: Stop) {
