@@ -8,6 +8,9 @@
 )]
 
 mod fleet;
+mod outages;
+mod peer;
+mod process;
 
 use std::time::Duration;
 
