@@ -46,7 +46,10 @@
 //! that nobody understands is never retried. A [`Classifier`] goes before all of these.
 //!
 //! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
-//! `Retry-After` included.
+//! `Retry-After` included, and [`StatusRules`] says what a dependency does differently. With the feature `http2`,
+//! resets of HTTP/2 streams are understood too. What cannot be told apart: an HTTP proxy that refuses a CONNECT is a
+//! connection that was not made, whatever its status; a certificate that is not trusted is recognised only as rustls
+//! reports it; HTTP/3 is not looked into; a re-send below the HTTP client stays invisible.
 //!
 //! # One layer retries
 //!

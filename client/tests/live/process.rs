@@ -33,6 +33,21 @@ impl Process {
         format!("http://{}", self.address)
     }
 
+    /// Waits until it answers.
+    pub async fn answers(&self) {
+        crate::fleet::eventually(async || self.get("/v1/dependencies").await.is_some()).await;
+    }
+
+    /// Whether anything was reported of this dependency.
+    pub async fn knows(&self, name: &str) -> bool {
+        self.get(&format!("/v1/dependencies/{name}")).await.is_some_and(|status| status == 200)
+    }
+
+    async fn get(&self, path: &str) -> Option<u16> {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        Some(client.get(format!("{}{path}", self.url())).send().await.ok()?.status().as_u16())
+    }
+
     pub fn start_again(&mut self) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "process::a_server", "--ignored", "--nocapture"]);
