@@ -62,6 +62,13 @@
 //! Behind features: `tower` (a layer for clients of HTTP services), `reqwest-middleware`, and `axum` (inbound
 //! context and deadline, refusals as responses).
 //!
+//! # Spans
+//!
+//! Operations and attempts are spans of `tracing` with the target `damper`, `operation` and `attempt`, with
+//! `damper.dependency` and `damper.operation`; attempts from the second on have `http.request.resend_count`, failed
+//! ones `error.type`, and an operation that fails `damper.reason`. They are exported by whatever exports the spans of
+//! the service.
+//!
 //! # How it ends
 //!
 //! An operation that fails has exactly one [`StopReason`], the caller's own error as its source, and says whether

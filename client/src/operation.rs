@@ -3,6 +3,7 @@
 mod life;
 mod permit;
 mod run;
+mod spans;
 mod token;
 
 pub(crate) use life::Life;

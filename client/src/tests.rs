@@ -11,6 +11,7 @@ mod outages;
 mod queries;
 mod retries;
 mod rules;
+mod spans;
 mod watch;
 
 use std::{

@@ -17,8 +17,9 @@ use tokio::{
     runtime::Handle,
     time::{Instant, timeout_at},
 };
+use tracing::{Instrument, Span};
 
-use super::{Life, Operation, Rules, token::Token};
+use super::{Life, Operation, Rules, spans::Spans, token::Token};
 use crate::{
     Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
     clock::Moment,
@@ -76,6 +77,7 @@ pub(super) struct Run {
     fruitless: u32,
     first_failed_at: Option<Moment>,
     history: Vec<Past>,
+    spans: Option<Box<Spans>>,
 }
 
 impl Run {
@@ -112,6 +114,7 @@ impl Run {
             true => counts.foreign.up(),
             false => counts.logical.up(),
         }
+        let spans = Spans::start(&life.state().name, &rules.name);
         Self {
             limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
             now,
@@ -132,6 +135,7 @@ impl Run {
             fruitless: 0,
             first_failed_at: None,
             history: Vec::new(),
+            spans,
         }
     }
 
@@ -184,6 +188,9 @@ impl Run {
         self.probe = self.token.start();
         self.state().counts.physical.up();
         self.core().observer.attempt_started(&self.state().name, self.attempts);
+        if let Some(spans) = &mut self.spans {
+            spans.attempt(&self.life.state().name, &self.rules.name, self.attempts);
+        }
         let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
         self.end = end.map(|end| self.core().clock.instant(end));
         Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
@@ -192,7 +199,8 @@ impl Run {
     /// Runs an attempt in its scope until it ends or has to: nothing then. Only one that has to wait needs a timer.
     pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
         let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, self.end);
-        let mut attempt = pin!(scope.enter(attempt));
+        let span = self.spans.as_ref().map_or_else(Span::none, |spans| spans.of_attempt());
+        let mut attempt = pin!(scope.enter(attempt.instrument(span)));
         let output = match poll_fn(|context| Poll::Ready(attempt.as_mut().poll(context))).await {
             Poll::Ready(output) => Some(output),
             Poll::Pending if in_runtime() => self.until(attempt.as_mut()).await,
@@ -233,6 +241,9 @@ impl Run {
             Scope::spend();
         }
         self.core().observer.stopped(&self.state().name, stop.reason);
+        if let Some(spans) = &self.spans {
+            spans.stopped(stop.reason);
+        }
         tracing::debug!(
             target: "damper",
             dependency = &*self.state().name,

@@ -43,6 +43,9 @@ impl<E> Ended<E> {
 impl Run {
     pub(in crate::operation) fn succeeded(&mut self) {
         let (now, took) = self.attempt_ended(Some(true));
+        if let Some(spans) = &mut self.spans {
+            spans.ended(None);
+        }
         self.phase = Phase::Over;
         self.state().latency.record(took);
         self.count_success(now);
@@ -186,6 +189,9 @@ impl Run {
 
     fn attempt_failed(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>) -> Failure {
         let (now, took) = self.attempt_ended(health(&failure));
+        if let Some(spans) = &mut self.spans {
+            spans.ended(Some(failure.class.as_str()));
+        }
         self.first_failed_at.get_or_insert(now);
         self.phase = Phase::Between;
         self.fruitless = if self.life.take_progress() { 1 } else { self.fruitless.saturating_add(1) };
