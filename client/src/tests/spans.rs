@@ -9,9 +9,12 @@ use super::*;
 
 type Fields = BTreeMap<String, String>;
 
+/// Its name, its parent's and what was recorded.
+type Closed = (String, Option<String>, Fields);
+
 /// Notes each span when it closes, with its parent's name.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<(String, Option<String>, Fields)>>>);
+struct Collector(Arc<Mutex<Vec<Closed>>>);
 
 struct Reader<'a>(&'a mut Fields);
 
@@ -62,7 +65,7 @@ async fn operations_and_attempts_are_spans() {
             _ => Err(Failure::new(FailureClass::Semantic)),
         }
     });
-    let _: CallError<Failure> = operation.await.map(|()| ()).unwrap_err();
+    let _: CallError<Failure> = Result::<(), _>::unwrap_err(operation.await);
     let inside = || ("inside".to_owned(), Some("attempt".to_owned()), Fields::new());
     let attempt = |more: &[(&str, &str)]| ("attempt".to_owned(), Some("operation".to_owned()), fields(more));
     let expected = vec![

@@ -145,7 +145,7 @@ async fn a_goodbye_spreads_the_reconnect_over_its_span() {
 async fn an_endless_event_ends_the_stream() {
     let endless = (0..9).map(|_| (Duration::ZERO, vec![b'x'; 1024 * 1024])).collect();
     let (fake, _damper, _) = watching(vec![Stream { chunks: endless, ..Stream::default() }]).await;
-    tokio::time::sleep(ms(1100)).await;
+    tokio::time::sleep(ms(2100)).await;
     assert_eq!(fake.watches.lock().len(), 2);
 }
 
