@@ -39,8 +39,11 @@ fn app(payments: Dependency) -> Router {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let damper = Damper::from_env()?;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
     println!("http://{}/checkout", listener.local_addr()?);
-    axum::serve(listener, app(damper.dependency("payments"))).await?;
+    let interrupted = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    axum::serve(listener, app(damper.dependency("payments"))).with_graceful_shutdown(interrupted).await?;
+    damper.shutdown(Duration::from_secs(1)).await;
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 
-use crate::{Dependency, Failure, Idempotency, Operation, Profile};
+use crate::{Attempt, Dependency, Failure, Idempotency, Operation, Profile, StatusRules};
 
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
@@ -15,11 +15,13 @@ pub(crate) struct Settings {
     dependency: Dependency,
     shape: Arc<dyn Fn(Operation) -> Operation + Send + Sync>,
     pub(crate) propagates: bool,
+    statuses: StatusRules,
 }
 
 impl Settings {
     pub(crate) fn new(dependency: Dependency) -> Self {
-        Self { dependency, shape: Arc::new(|operation| operation), propagates: false }
+        let shape = Arc::new(|operation| operation);
+        Self { dependency, shape, propagates: false, statuses: StatusRules::new() }
     }
 
     pub(crate) fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
@@ -28,6 +30,21 @@ impl Settings {
 
     pub(crate) fn propagate(self) -> Self {
         Self { propagates: true, ..self }
+    }
+
+    pub(crate) fn statuses(self, statuses: StatusRules) -> Self {
+        Self { statuses, ..self }
+    }
+
+    /// The failure that the answer to an attempt stands for.
+    pub(crate) fn failure(
+        &self,
+        attempt: &Attempt,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Option<Failure> {
+        attempt.note_response(headers);
+        self.statuses.of_keyed(attempt.idempotency_key().is_some()).failure(status, headers)
     }
 
     /// The operation of one request.

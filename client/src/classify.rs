@@ -1,75 +1,119 @@
-//! From a caller's error to a [`Failure`]: a custom classifier first, then a `Failure` in the chain, then what
+//! From an outcome to a [`Failure`]: custom classifiers first, then a `Failure` in the chain of sources, then what
 //! the transports say.
 
 pub(crate) mod grpc;
-pub(crate) mod status;
+mod pause;
+mod rules;
+mod status;
 mod transport;
 
-use std::{error::Error, io, sync::Arc};
+pub use rules::StatusRules;
+
+use std::{any::Any, error::Error, io, sync::Arc};
 
 use crate::{Failure, hook::isolated};
 
 /// Longest chain of sources that is followed; an error may be its own source.
 const MAX_DEPTH: usize = 16;
 
-/// A classifier's opinion on an error.
+/// How an attempt ended, as its code returned it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Outcome<'a> {
+    /// With this value.
+    Value(&'a dyn Any),
+    /// With this error.
+    Error(&'a (dyn Error + 'static)),
+}
+
+impl<'a> Outcome<'a> {
+    /// The value, if it is one of this type.
+    #[must_use]
+    pub fn value<T: 'static>(&self) -> Option<&'a T> {
+        match self {
+            Self::Value(value) => value.downcast_ref(),
+            Self::Error(_) => None,
+        }
+    }
+
+    /// The error, if it is one.
+    #[must_use]
+    pub const fn error(&self) -> Option<&'a (dyn Error + 'static)> {
+        match self {
+            Self::Value(_) => None,
+            Self::Error(error) => Some(*error),
+        }
+    }
+}
+
+/// A classifier's opinion on an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// This is what it means.
+    /// It is a success. An error that is one ends the operation, with [`StopReason::NotAFailure`], and is counted
+    /// as a success.
+    ///
+    /// [`StopReason::NotAFailure`]: crate::StopReason::NotAFailure
+    Success,
+    /// This is what went wrong. A value that stands for a failure is dropped.
     Failure(Failure),
     /// No opinion: the next classifier, and in the end the built-in rules decide.
     #[default]
     Pass,
 }
 
-/// Says what a caller's error means, ahead of the built-in rules.
+/// Says what the outcome of an attempt means, ahead of the built-in rules: values are successes, and errors what
+/// their chains of sources say.
 ///
-/// It is called once for each failed attempt and has to be quick; one that panics has no opinion. It can veto a retry and upgrade a class; it
-/// cannot override the deadline, the budget or the kill switch. Closures are classifiers:
+/// It is called once for each attempt and has to be quick; one that panics has no opinion. It can veto a retry and
+/// upgrade a class; it cannot override the deadline, the budget or the kill switch. Closures are classifiers:
 ///
 /// ```
-/// use damper_client::{Failure, FailureClass, Verdict};
+/// use damper_client::{Failure, FailureClass, Outcome, Verdict};
 ///
-/// let classifier = |error: &(dyn std::error::Error + 'static)| match error.to_string().as_str() {
-///     "basket is empty" => Verdict::Failure(Failure::new(FailureClass::Semantic)),
+/// let classifier = |outcome: &Outcome<'_>| match outcome.value::<Vec<u32>>() {
+///     Some(hits) if hits.is_empty() => Verdict::Failure(Failure::new(FailureClass::Semantic)),
 ///     _ => Verdict::Pass,
 /// };
 /// # fn takes(_: impl damper_client::Classifier) {}
 /// # takes(classifier);
 /// ```
 pub trait Classifier: Send + Sync + 'static {
-    /// Classifies one error.
-    fn classify(&self, error: &(dyn Error + 'static)) -> Verdict;
+    /// Classifies one outcome.
+    fn classify(&self, outcome: &Outcome<'_>) -> Verdict;
 }
 
 impl<F> Classifier for F
 where
-    F: Fn(&(dyn Error + 'static)) -> Verdict + Send + Sync + 'static,
+    F: Fn(&Outcome<'_>) -> Verdict + Send + Sync + 'static,
 {
-    fn classify(&self, error: &(dyn Error + 'static)) -> Verdict {
-        self(error)
+    fn classify(&self, outcome: &Outcome<'_>) -> Verdict {
+        self(outcome)
     }
 }
 
-/// The failure that an error stands for. Unknown errors are never retried.
-pub(crate) fn failure(error: &(dyn Error + 'static), custom: &[Arc<dyn Classifier>]) -> Failure {
-    for custom in custom {
-        if let Verdict::Failure(failure) = isolated(|| custom.classify(error)) {
-            return failure;
-        }
-    }
+/// The first opinion of a chain.
+pub(crate) fn opinion<'a>(
+    outcome: &Outcome<'_>,
+    chain: impl IntoIterator<Item = &'a Arc<dyn Classifier>>,
+) -> Verdict {
+    let opinions = chain.into_iter().map(|classifier| isolated(|| classifier.classify(outcome)));
+    opinions.into_iter().find(|verdict| *verdict != Verdict::Pass).unwrap_or_default()
+}
+
+/// The failure that an error stands for by the built-in rules. Unknown errors are never retried.
+pub(crate) fn failure(error: &(dyn Error + 'static)) -> Failure {
     find(error, |error| error.downcast_ref::<Failure>().cloned())
         .or_else(|| find(error, transport::failure))
         .unwrap_or_else(Failure::unclassified)
 }
 
 /// The first answer along the chain of sources, the outermost error first.
-fn find<T>(error: &(dyn Error + 'static), judge: fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
+fn find<T>(error: &(dyn Error + 'static), judge: impl Fn(&(dyn Error + 'static)) -> Option<T>) -> Option<T> {
     let mut next = Some(error);
     for _ in 0..MAX_DEPTH {
         let error = next?;
-        if let Some(answer) = judge(error).or_else(|| inside_io(error).and_then(judge)) {
+        if let Some(answer) = judge(error).or_else(|| inside_io(error).and_then(&judge)) {
             return Some(answer);
         }
         next = error.source();
@@ -114,51 +158,61 @@ mod tests {
     fn a_failure_is_found_one_to_five_sources_deep() {
         for depth in 1..=5 {
             let inner = Failure::new(FailureClass::RateLimited).with_code("x");
-            assert_eq!(failure(&wrapped(inner.clone(), depth), &[]), inner);
+            assert_eq!(failure(&wrapped(inner.clone(), depth)), inner);
         }
         let direct = Failure::new(FailureClass::Semantic);
-        assert_eq!(failure(&direct, &[]), direct);
+        assert_eq!(failure(&direct), direct);
     }
 
     #[test]
     fn a_failure_inside_an_io_error_is_found() {
         let inner = Failure::new(FailureClass::Permission);
         let error = wrapped(io::Error::new(io::ErrorKind::ConnectionReset, inner.clone()), 2);
-        assert_eq!(failure(&error, &[]), inner);
+        assert_eq!(failure(&error), inner);
     }
 
     #[test]
     fn a_failure_is_believed_over_a_transport_error_around_it() {
         let refused = io::Error::new(io::ErrorKind::ConnectionRefused, Failure::new(FailureClass::Fatal));
-        assert_eq!(failure(&wrapped(refused, 1), &[]).class, FailureClass::Fatal);
+        assert_eq!(failure(&wrapped(refused, 1)).class, FailureClass::Fatal);
     }
 
     #[test]
     fn an_unknown_error_is_never_retried_and_accuses_nobody() {
-        let failure = failure(&wrapped(fmt::Error, 3), &[]);
+        let failure = failure(&wrapped(fmt::Error, 3));
         assert_eq!((failure.class, failure.dispatch), (FailureClass::Invalid, Dispatch::Ambiguous));
         assert_eq!(failure.code.as_deref(), Some("unclassified"));
     }
 
     #[test]
-    fn a_custom_classifier_goes_first_and_may_pass() {
-        let opinion = Failure::new(FailureClass::Semantic);
-        let inner = Failure::new(FailureClass::Transient);
-        let opinionated = {
-            let opinion = opinion.clone();
-            move |error: &(dyn Error + 'static)| match error.is::<Failure>() {
-                true => Verdict::Failure(opinion.clone()),
-                false => Verdict::Pass,
-            }
+    fn the_first_opinion_of_a_chain_counts() {
+        let says = |class| Verdict::Failure(Failure::new(class));
+        let broken = |_: &Outcome<'_>| -> Verdict { panic!("a bug in a classifier") };
+        let of_values = move |outcome: &Outcome<'_>| match outcome.value::<u32>() {
+            Some(0) => says(FailureClass::Semantic),
+            Some(1) => Verdict::Success,
+            _ => Verdict::Pass,
         };
-        let broken = |_: &(dyn Error + 'static)| -> Verdict { panic!("a bug in a classifier") };
-        let last = |_: &(dyn Error + 'static)| Verdict::Failure(Failure::new(FailureClass::Fatal));
-        let custom: [Arc<dyn Classifier>; 2] = [Arc::new(broken), Arc::new(opinionated)];
-        let chain = [custom.as_slice(), &[Arc::new(last)]].concat();
-        assert_eq!(failure(&inner, &chain), opinion, "the first opinion counts");
-        assert_eq!(failure(&wrapped(inner.clone(), 1), &chain).class, FailureClass::Fatal);
-        assert_eq!(failure(&inner, &custom), opinion);
-        assert_eq!(failure(&wrapped(inner.clone(), 1), &custom), inner);
+        let of_errors = move |outcome: &Outcome<'_>| match outcome.error() {
+            Some(error) if error.is::<fmt::Error>() => Verdict::Success,
+            _ => Verdict::Pass,
+        };
+        let last = move |_: &Outcome<'_>| says(FailureClass::Fatal);
+        let chain: [Arc<dyn Classifier>; 4] =
+            [Arc::new(broken), Arc::new(of_values), Arc::new(of_errors), Arc::new(last)];
+        let io = io::Error::from(io::ErrorKind::Other);
+        let cases = [
+            (Outcome::Value(&0_u32), says(FailureClass::Semantic)),
+            (Outcome::Value(&1_u32), Verdict::Success),
+            (Outcome::Value(&2_u32), says(FailureClass::Fatal)),
+            (Outcome::Value(&0_u64), says(FailureClass::Fatal)),
+            (Outcome::Error(&fmt::Error), Verdict::Success),
+            (Outcome::Error(&io), says(FailureClass::Fatal)),
+        ];
+        for (outcome, verdict) in cases {
+            assert_eq!(opinion(&outcome, &chain), verdict, "{outcome:?}");
+            assert_eq!(opinion(&outcome, &chain[..1]), Verdict::Pass, "a panic is no opinion");
+        }
     }
 
     #[test]
@@ -175,6 +229,6 @@ mod tests {
                 Some(self)
             }
         }
-        assert_eq!(failure(&Own, &[]), Failure::unclassified());
+        assert_eq!(failure(&Own), Failure::unclassified());
     }
 }

@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
-    Observer,
+    Hooks, Observer,
     backoff::{fresh_rng, nanos},
     clock::{Clock, Moment},
     link::Link,
@@ -54,6 +54,7 @@ impl Switch {
 /// How a client is set up, its way to the server apart.
 pub(crate) struct Setup {
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) identity: ClientIdentity,
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) identity: ClientIdentity,
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
@@ -116,12 +118,13 @@ pub(crate) enum Path {
 
 impl Core {
     pub(crate) fn new(transport: Arc<dyn Transport>, setup: Setup) -> Self {
-        let Setup { observer, identity, tenant, fail_mode, switch, answer_within, max_attempts, seed } =
+        let Setup { observer, hooks, identity, tenant, fail_mode, switch, answer_within, max_attempts, seed } =
             setup;
         Self {
             clock: Clock::start(),
             transport,
             observer,
+            hooks,
             identity,
             tenant,
             fail_mode,

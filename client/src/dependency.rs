@@ -47,6 +47,19 @@ impl Dependency {
         self.pair.state.not_replayable.get()
     }
 
+    /// Failures that no rule knows: errors of an unknown kind, and statuses outside the table. They are never
+    /// retried.
+    #[must_use]
+    pub fn unclassified(&self) -> u64 {
+        self.pair.state.unclassified.get()
+    }
+
+    /// Headers of failed responses that ask for a pause and cannot be read. They are ignored.
+    #[must_use]
+    pub fn unread_headers(&self) -> u64 {
+        self.pair.state.unread.get()
+    }
+
     /// Notes such a request.
     #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
     pub(crate) fn note_not_replayable(&self) {

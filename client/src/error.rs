@@ -30,6 +30,8 @@ macro_rules! stop_reasons {
 stop_reasons! {
     /// The failure's class, the dependency or the classifier says that a retry cannot help.
     NotRetryable = "not_retryable",
+    /// A classifier says that the error is none: the operation counts as a success.
+    NotAFailure = "not_a_failure",
     /// The last attempt may have taken effect, and a repeat could do harm.
     AmbiguousNotRepeatable = "ambiguous_not_repeatable",
     /// All attempts are used up.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureReport, FailureSource};
 use http::{HeaderMap, StatusCode};
 
-use crate::classify::{grpc, status};
+use crate::classify::grpc;
 
 /// What went wrong with one attempt, on axes that stay apart: the class says what, the source who, the dispatch
 /// whether there can have been an effect.
@@ -39,6 +39,10 @@ pub struct Failure {
     pub do_not_retry: bool,
     /// The dependency's own word for it, for people: `503`, `ECONNRESET`.
     pub code: Option<Cow<'static, str>>,
+    /// Nobody knows what it means.
+    pub(crate) unclassified: bool,
+    /// Headers about retries that could not be read.
+    pub(crate) unread: u32,
 }
 
 impl Failure {
@@ -54,6 +58,8 @@ impl Failure {
             retry_after: None,
             do_not_retry: false,
             code: None,
+            unclassified: false,
+            unread: 0,
         }
     }
 
@@ -61,7 +67,9 @@ impl Failure {
     ///
     /// Reads `Retry-After` where the status gives it a meaning (a date is counted from the response's own
     /// `Date`, so that a wrong local clock does no harm), and takes `x-should-retry: false` as a veto. Statuses
-    /// on which implementations disagree (500, 520 to 524, 530) get their class and a veto.
+    /// on which implementations disagree (500, 520 to 524, 530) get their class and a veto. A 429 or 503 that is
+    /// marked as turned away before any work (`x-envoy-overloaded`, finagle's nack headers) had no effect. What a
+    /// dependency does differently is said with [`StatusRules`](crate::StatusRules).
     ///
     /// ```
     /// use damper_client::{Failure, FailureClass};
@@ -71,16 +79,16 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn from_http(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
-        status::from_response(status, headers, std::time::SystemTime::now())
+        crate::StatusRules::new().failure(status, headers)
     }
 
     /// The failure that a gRPC status stands for, or `None` for OK (0). `metadata` are the trailers, or the headers
     /// of a response that has none.
     ///
     /// UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED are transient, RESOURCE_EXHAUSTED is rate limited, all with an
-    /// unknown effect. `grpc-retry-pushback-ms` is a pause, and a veto if it is negative or junk. A CANCELLED or
-    /// DEADLINE_EXCEEDED of the caller's own making is better reported as [such](Self::rejected_by_caller).
-    /// `RetryInfo` of the status details is not read: give it to [`with_retry_after`](Self::with_retry_after).
+    /// unknown effect. `grpc-retry-pushback-ms` is a pause, and a veto if it is negative or junk; the `RetryInfo` of
+    /// `grpc-status-details-bin` is a pause too, and the longer of both counts. A CANCELLED or DEADLINE_EXCEEDED of
+    /// the caller's own making is better reported as [such](Self::rejected_by_caller).
     ///
     /// ```
     /// use damper_client::{Failure, FailureClass};
@@ -91,6 +99,27 @@ impl Failure {
     #[must_use]
     pub fn from_grpc(code: i32, metadata: &HeaderMap) -> Option<Self> {
         grpc::from_status(code, metadata)
+    }
+
+    /// The failure that a whole gRPC response stands for, or `None` for OK. The status is taken from the trailers, or
+    /// from the headers of a response that has none. Where it is in neither, the HTTP status stands in for it, as the
+    /// gRPC protocol says; an UNAVAILABLE that was a 429 is rate limited, an UNKNOWN that was a 503 transient, and
+    /// their `Retry-After` counts. In trailers it does not.
+    ///
+    /// ```
+    /// use damper_client::{Failure, FailureClass};
+    /// use http::{HeaderMap, StatusCode};
+    ///
+    /// let failure = Failure::from_grpc_response(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new(), None);
+    /// assert_eq!(failure.map(|failure| failure.class), Some(FailureClass::RateLimited));
+    /// ```
+    #[must_use]
+    pub fn from_grpc_response(
+        status: StatusCode,
+        headers: &HeaderMap,
+        trailers: Option<&HeaderMap>,
+    ) -> Option<Self> {
+        grpc::from_response(status, headers, trailers)
     }
 
     /// The same with this source.
@@ -137,7 +166,8 @@ impl Failure {
 
     /// What an error means that nobody recognises: never retried, and no evidence against the dependency.
     pub(crate) fn unclassified() -> Self {
-        Self::new(FailureClass::Invalid).with_source(FailureSource::Application).with_code("unclassified")
+        let unknown = Self::new(FailureClass::Invalid).with_source(FailureSource::Application);
+        Self { unclassified: true, ..unknown.with_code("unclassified") }
     }
 
     /// What an attempt means that outlived the caller's own deadline: it may have taken effect, and it says

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::Failure;
+use crate::{Failure, Outcome, Verdict};
 
 /// A failed attempt, before anything is decided about it.
 #[non_exhaustive]
@@ -51,6 +51,43 @@ pub enum Advice {
     #[default]
     Defer,
 }
+
+/// A say in all operations of a client, given to [`Builder::hooks`](crate::Builder::hooks). What an operation was
+/// told itself goes first. A hook that panics has said nothing.
+///
+/// ```
+/// use damper_client::{Advice, Damper, FailureEvent, Hooks};
+///
+/// struct Maintenance;
+///
+/// impl Hooks for Maintenance {
+///     fn on_failure(&self, event: &FailureEvent<'_>) -> Advice {
+///         if event.dependency == "archive" { Advice::Drop } else { Advice::Defer }
+///     }
+/// }
+///
+/// let damper = Damper::builder("http://127.0.0.1:7117").hooks(Maintenance).build();
+/// # assert!(damper.is_ok());
+/// ```
+pub trait Hooks: Send + Sync + 'static {
+    /// What an outcome means on which no classifier of its operation has an opinion.
+    fn classify(&self, outcome: &Outcome<'_>) -> Verdict {
+        let _ = outcome;
+        Verdict::Pass
+    }
+
+    /// What is wanted after a failed attempt. [`Advice::Drop`] is final; anything else counts only if the
+    /// operation's own hook defers.
+    fn on_failure(&self, event: &FailureEvent<'_>) -> Advice {
+        let _ = event;
+        Advice::Defer
+    }
+}
+
+/// The hooks of a client that has none.
+pub(crate) struct NoHooks;
+
+impl Hooks for NoHooks {}
 
 /// A hook as it is kept.
 pub(crate) type OnFailure = Arc<dyn Fn(&FailureEvent<'_>) -> Advice + Send + Sync>;

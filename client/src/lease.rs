@@ -116,12 +116,15 @@ impl FirstGate {
         self.interval_ns.load(Relaxed) == UNLIMITED || (self.waiting() == 0 && self.take(now).is_ok())
     }
 
-    /// Lets one through in its turn, no later than `latest`. False if that cannot be.
+    /// Lets one through in its turn, no later than `latest`. False if that cannot be. A rate of 0 is no answer yet:
+    /// the next lease may come in time.
     pub(crate) async fn pass(&self, clock: Clock, latest: Option<Moment>) -> bool {
         let now = clock.now();
         let latest = latest.unwrap_or_else(|| now.saturating_add(LONGEST_WAIT));
         let in_line = InLine::join(&self.waiting);
-        let ahead = u64::from(in_line.ahead).saturating_mul(self.interval_ns(now));
+        let interval_ns = self.interval_ns(now);
+        let per_place_ns = if interval_ns == NEVER { 0 } else { interval_ns };
+        let ahead = u64::from(in_line.ahead).saturating_mul(per_place_ns);
         if now.saturating_add(Duration::from_nanos(ahead)) > latest {
             return false;
         }
@@ -130,11 +133,11 @@ impl FirstGate {
             let changed = self.changed.notified();
             let now = clock.now();
             let Err(at) = self.take(now) else { return true };
-            if at > latest {
+            if now >= latest || (at > latest && self.interval_ns(now) != NEVER) {
                 return false;
             }
             tokio::select! {
-                () = clock.sleep_until(at.min(self.lease_end(now))) => {}
+                () = clock.sleep_until(at.min(self.lease_end(now)).min(latest)) => {}
                 () = changed => {}
             }
         }

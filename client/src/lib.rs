@@ -46,7 +46,10 @@
 //! that nobody understands is never retried. A [`Classifier`] goes before all of these.
 //!
 //! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
-//! `Retry-After` included.
+//! `Retry-After` included, and [`StatusRules`] says what a dependency does differently. With the feature `http2`,
+//! resets of HTTP/2 streams are understood too. What cannot be told apart: an HTTP proxy that refuses a CONNECT is a
+//! connection that was not made, whatever its status; a certificate that is not trusted is recognised only as rustls
+//! reports it; HTTP/3 is not looked into; a re-send below the HTTP client stays invisible.
 //!
 //! # One layer retries
 //!
@@ -58,6 +61,13 @@
 //!
 //! Behind features: `tower` (a layer for clients of HTTP services), `reqwest-middleware`, and `axum` (inbound
 //! context and deadline, refusals as responses).
+//!
+//! # Spans
+//!
+//! Operations and attempts are spans of `tracing` with the target `damper`, `operation` and `attempt`, with
+//! `damper.dependency` and `damper.operation`; attempts from the second on have `http.request.resend_count`, failed
+//! ones `error.type`, and an operation that fails `damper.reason`. They are exported by whatever exports the spans of
+//! the service.
 //!
 //! # How it ends
 //!
@@ -105,7 +115,7 @@ mod view;
 mod wire;
 
 pub use attempt::Attempt;
-pub use classify::{Classifier, Verdict};
+pub use classify::{Classifier, Outcome, StatusRules, Verdict};
 pub use context::{Context, Inbound, refuse_retries};
 pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
 pub use damper_protocol::{
@@ -115,8 +125,8 @@ pub use deadline::Deadline;
 pub use dependency::Dependency;
 pub use error::{CallError, Past, StopReason};
 pub use failure::Failure;
-pub use hook::{Advice, FailureEvent};
+pub use hook::{Advice, FailureEvent, Hooks};
 pub use observer::Observer;
-pub use operation::{Operation, Permit};
+pub use operation::{Admission, Effect, Operation, Permit};
 pub use policy::{Idempotency, Profile};
 pub use scope::Scope;

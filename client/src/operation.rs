@@ -3,18 +3,26 @@
 mod life;
 mod permit;
 mod run;
+mod spans;
 mod token;
 
 pub(crate) use life::Life;
 pub use permit::Permit;
 
-use std::{borrow::Cow, convert::Infallible, error::Error, fmt, future::Future, sync::Arc};
+use std::{
+    borrow::Cow,
+    convert::Infallible,
+    error::Error,
+    fmt,
+    future::{Future, Ready, ready},
+    sync::Arc,
+};
 
 use damper_protocol::RecoveryMode;
 
 use crate::{
-    Advice, Attempt, CallError, Classifier, Deadline, Dependency, FailureEvent, Idempotency, Profile,
-    Verdict, hook::OnFailure,
+    Advice, Attempt, CallError, Classifier, Deadline, Dependency, Failure, FailureEvent, Idempotency,
+    Profile, Verdict, hook::OnFailure,
 };
 use run::{Ended, Run};
 
@@ -73,7 +81,7 @@ impl Operation {
         Self { profile: Some(profile), ..self }
     }
 
-    /// Who says what its errors mean, ahead of the built-in rules. May be given several times: the first that has
+    /// Who says what its outcomes mean, ahead of the built-in rules. May be given several times: the first that has
     /// an opinion is believed. Default: nobody.
     pub fn classifier(mut self, classifier: impl Classifier) -> Self {
         self.rules.classifiers.push(Arc::new(classifier));
@@ -105,9 +113,10 @@ impl Operation {
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
+        T: 'static,
         E: Error + 'static,
     {
-        self.call_judged(attempt, |_| Verdict::Pass)
+        self.carry_out(attempt, |_| Verdict::Pass, nobody_knows)
     }
 
     /// The same for answers that have to be read to know whether they are good: `judge` sees every value that an
@@ -131,12 +140,72 @@ impl Operation {
     /// # Errors
     ///
     /// As [`call`](Self::call); an answer that was judged a failure leaves no error behind.
-    pub async fn call_judged<F, Fut, T, E, J>(self, mut attempt: F, judge: J) -> Result<T, CallError<E>>
+    pub fn call_judged<F, Fut, T, E, J>(
+        self,
+        attempt: F,
+        judge: J,
+    ) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: FnMut(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>>,
+        T: 'static,
         E: Error + 'static,
         J: Fn(&T) -> Verdict,
+    {
+        self.carry_out(attempt, judge, nobody_knows)
+    }
+
+    /// The same for an operation whose effect can be looked up: [`RecoveryMode::Queryable`]. After an attempt that
+    /// may have taken effect, `query` finds out: what is done is the operation's success, what is not done may be
+    /// repeated even if a repeat would do harm, and what nobody knows ends as it would have without a query. A
+    /// query has the rest of the operation's time, and is no attempt: it is counted nowhere.
+    ///
+    /// ```
+    /// use damper_client::{Damper, Effect, Failure, FailureClass};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let payments = Damper::inert().dependency("payments");
+    /// let charge = |_| async { Err(Failure::new(FailureClass::Transient)) };
+    /// let look_up = |_: &Failure| async { Effect::Done("receipt of order 42") };
+    /// let receipt = payments.operation("charge").call_queried(charge, look_up).await;
+    /// assert_eq!(receipt.ok(), Some("receipt of order 42"));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub fn call_queried<F, Fut, T, E, Q, Answer>(
+        self,
+        attempt: F,
+        query: Q,
+    ) -> impl Future<Output = Result<T, CallError<E>>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: 'static,
+        E: Error + 'static,
+        Q: FnMut(&Failure) -> Answer,
+        Answer: Future<Output = Effect<T>>,
+    {
+        self.recovery(RecoveryMode::Queryable).carry_out(attempt, |_| Verdict::Pass, query)
+    }
+
+    async fn carry_out<F, Fut, T, E, J, Q, Answer>(
+        self,
+        mut attempt: F,
+        judge: J,
+        mut query: Q,
+    ) -> Result<T, CallError<E>>
+    where
+        F: FnMut(Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        T: 'static,
+        E: Error + 'static,
+        J: Fn(&T) -> Verdict,
+        Q: FnMut(&Failure) -> Answer,
+        Answer: Future<Output = Effect<T>>,
     {
         let mut run = Run::start(self);
         if let Err(stop) = run.begin().await {
@@ -145,9 +214,9 @@ impl Operation {
         loop {
             let current = run.attempt_started();
             let ended = match run.within(async { attempt(current).await }).await {
-                Some(Ok(value)) => match judge(&value) {
-                    Verdict::Failure(failure) => Ended::Judged(failure),
-                    Verdict::Pass => {
+                Some(Ok(value)) => match run.judged(&value, &judge) {
+                    Some(failure) => Ended::Judged(failure),
+                    None => {
                         run.succeeded();
                         return Ok(value);
                     }
@@ -155,7 +224,19 @@ impl Operation {
                 Some(Err(error)) => Ended::Failed(error),
                 None => Ended::CutOff,
             };
-            run = run.after(ended).await?;
+            let Some(mut failure) = run.failed(&ended) else { return Err(run.not_a_failure(ended)) };
+            if run.is_queryable(&failure) {
+                let answer = query(&failure);
+                match run.queried(answer).await {
+                    Effect::Done(value) => {
+                        run.took_effect();
+                        return Ok(value);
+                    }
+                    Effect::NotDone => failure = run.had_no_effect(failure),
+                    Effect::Unknown => {}
+                }
+            }
+            run = run.go_on(failure, ended).await?;
         }
     }
 
@@ -165,11 +246,80 @@ impl Operation {
     /// # Errors
     ///
     /// [`CallError`] if it may not be made.
-    pub async fn admit(self) -> Result<Permit, CallError<Infallible>> {
-        let mut run = Run::start(self);
-        match run.begin().await {
+    pub fn admit(self) -> impl Future<Output = Result<Permit, CallError<Infallible>>> {
+        self.admit_as(Admission::First)
+    }
+
+    /// Admits one attempt, for code that has a loop of its own: a retry after it has waited out its backoff, or a
+    /// hedge at once. Neither is counted as an operation, because its first attempt has been.
+    ///
+    /// ```
+    /// use damper_client::{Admission, Damper, Failure, FailureClass, Idempotency, Outcome};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let stock = Damper::inert().dependency("stock");
+    /// let look_up = || stock.operation("look_up").idempotency(Idempotency::Safe);
+    /// let first = look_up().admit().await.expect("not refused");
+    /// let failure = first.finish(&Outcome::Error(&Failure::new(FailureClass::Transient)));
+    /// let after = failure.expect("it is one");
+    /// let refused = look_up().admit_as(Admission::Retry { after, attempts: 1 }).await;
+    /// assert!(refused.is_err(), "an inert client never retries");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] if it may not be made.
+    pub async fn admit_as(self, admission: Admission) -> Result<Permit, CallError<Infallible>> {
+        let mut run = Run::start_as(self, &admission);
+        match run.begin_as(&admission).await {
             Ok(()) => Ok(Permit::new(run)),
-            Err(stop) => Err(run.stopped(stop, None, None)),
+            Err(stop) => Err(run.stopped(stop, admission.into_failure(), None)),
+        }
+    }
+}
+
+/// The query of an operation that has none.
+fn nobody_knows<T>(_: &Failure) -> Ready<Effect<T>> {
+    ready(Effect::Unknown)
+}
+
+/// What became of an operation whose last attempt brought no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Effect<T> {
+    /// It took effect, and this is its result.
+    Done(T),
+    /// It did not, and will not any more.
+    NotDone,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// What an attempt is that a caller makes in a loop of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Admission {
+    /// The first of its operation.
+    #[default]
+    First,
+    /// Another one, after so many attempts of which the last ended like this.
+    Retry {
+        /// How the last one ended: what [`Permit::finish`] returns.
+        after: Failure,
+        /// How many there were, from 1.
+        attempts: u32,
+    },
+    /// One beside another that still runs. The operation has to be declared as one that may be repeated.
+    Hedge,
+}
+
+impl Admission {
+    fn into_failure(self) -> Option<Failure> {
+        match self {
+            Self::Retry { after, .. } => Some(after),
+            Self::First | Self::Hedge => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use reqwest::{ClientBuilder, Request, Response};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::{
-    CallError, Dependency, Failure, Operation,
+    CallError, Dependency, Failure, Operation, StatusRules,
     adapter::{Failed, Lend, MOST_REPLAYED, Settings},
 };
 
@@ -60,6 +60,12 @@ impl Retry {
         Self(self.0.shape(shape))
     }
 
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says.
+    #[must_use]
+    pub fn statuses(self, statuses: StatusRules) -> Self {
+        Self(self.0.statuses(statuses))
+    }
+
     /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject). Default: off, because some public services
     /// reject headers that they do not know.
     #[must_use]
@@ -101,8 +107,7 @@ impl Middleware for Retry {
             let attempt = permit.attempt().clone();
             let sent = async {
                 let response = next.clone().run(request, extensions).await.map_err(Failed::Error)?;
-                attempt.note_response(response.headers());
-                match Failure::from_http(response.status(), response.headers()) {
+                match self.0.failure(&attempt, response.status(), response.headers()) {
                     Some(failure) => Err(Failed::Response(Box::new(response), failure)),
                     None => Ok(response),
                 }

@@ -12,18 +12,17 @@ use crate::backoff::uniform;
 /// its own backoff alone.
 pub(crate) fn parse(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-    seconds(text).or_else(|| date(text, now))
+    digits(text).map(Duration::from_secs).or_else(|| date(text, now))
 }
 
-/// `str::parse` would take a sign.
-fn seconds(text: &str) -> Option<Duration> {
+/// A whole number, saturating; `str::parse` would take a sign.
+pub(crate) fn digits(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let seconds = text
-        .bytes()
-        .fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0'))));
-    Some(Duration::from_secs(seconds))
+    let add =
+        |sum: u64, digit: u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
+    Some(text.bytes().fold(0, add))
 }
 
 fn date(text: &str, now: SystemTime) -> Option<Duration> {

@@ -2,12 +2,16 @@
 
 mod breakers;
 mod deadlines;
+mod fleets;
 mod leases;
 mod lives;
 mod nesting;
+mod opinions;
 mod outages;
+mod queries;
 mod retries;
 mod rules;
+mod spans;
 mod watch;
 
 use std::{

@@ -22,7 +22,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
-    CallError, Dependency, Failure, Operation,
+    CallError, Dependency, Operation, StatusRules,
     adapter::{Failed, Lend, MOST_REPLAYED, Settings},
 };
 
@@ -58,6 +58,12 @@ impl RetryLayer {
     #[must_use]
     pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
         Self(self.0.shape(shape))
+    }
+
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`](crate::Failure::from_http) says.
+    #[must_use]
+    pub fn statuses(self, statuses: StatusRules) -> Self {
+        Self(self.0.statuses(statuses))
     }
 
     /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject). Default: off, because some public services
@@ -168,11 +174,10 @@ where
             permit.attempt().inject(&mut parts.headers);
         }
         let attempt = permit.attempt().clone();
-        let service = inner.clone();
+        let (service, rules) = (inner.clone(), &settings);
         let sent = async move {
             let response = send(service, parts, body).await?;
-            attempt.note_response(response.headers());
-            match Failure::from_http(response.status(), response.headers()) {
+            match rules.failure(&attempt, response.status(), response.headers()) {
                 Some(failure) => Err(Failed::Response(Box::new(response), failure)),
                 None => Ok(response),
             }

@@ -1,11 +1,14 @@
 //! gRPC statuses.
 
-use std::time::Duration;
+mod details;
+
+use std::time::{Duration, SystemTime};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureReason};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
-use crate::{Failure, context};
+use super::{pause, rules::StatusRules};
+use crate::{Failure, context, retry_after};
 
 const NAMES: [&str; 17] = [
     "OK",
@@ -27,6 +30,9 @@ const NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
+const UNKNOWN: i32 = 2;
+const UNAVAILABLE: i32 = 14;
+
 /// A status as the other side sent it.
 pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     let class = match code {
@@ -45,73 +51,76 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     };
     let name = usize::try_from(code).ok().and_then(|code| NAMES.get(code)).copied();
     let mut failure = Failure::new(class).with_dispatch(dispatch).with_code(name.unwrap_or("unknown_status"));
+    failure.unclassified = name.is_none();
     if code == 4 {
         failure.reason = Some(FailureReason::Timeout);
     }
     failure.do_not_retry = context::retry_directive(metadata) == Some(false);
+    failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
-        Some(Ok(pause)) => failure.retry_after = Some(pause),
+        Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
         Some(Err(())) => failure.do_not_retry = true,
         None => {}
     }
     Some(failure)
 }
 
+/// A whole response: the trailers count, then the headers, then the HTTP status.
+pub(crate) fn from_response(
+    status: StatusCode,
+    headers: &HeaderMap,
+    trailers: Option<&HeaderMap>,
+) -> Option<Failure> {
+    for metadata in trailers.into_iter().chain([headers]) {
+        if let Some(code) = code(metadata) {
+            let failure = from_status(code, metadata)?;
+            return Some(born_of_http(code, status, headers, failure));
+        }
+    }
+    let code = stand_in(status);
+    let failure = from_status(code, headers)?;
+    Some(born_of_http(code, status, headers, failure))
+}
+
+/// What is no number is no code that anybody knows.
+fn code(metadata: &HeaderMap) -> Option<i32> {
+    let value = metadata.get("grpc-status")?;
+    let number = value.to_str().ok().and_then(retry_after::digits);
+    Some(number.and_then(|number| i32::try_from(number).ok()).unwrap_or(UNKNOWN))
+}
+
+/// The code for a response that has none, as the gRPC protocol maps it.
+fn stand_in(status: StatusCode) -> i32 {
+    match status.as_u16() {
+        400 => 13,
+        401 => 16,
+        403 => 7,
+        404 => 12,
+        429 | 502 | 503 | 504 => UNAVAILABLE,
+        _ => UNKNOWN,
+    }
+}
+
+/// A code that a proxy's HTTP status was turned into says less than the status.
+fn born_of_http(code: i32, status: StatusCode, headers: &HeaderMap, mut failure: Failure) -> Failure {
+    let class = match (code, status.as_u16()) {
+        (UNAVAILABLE | UNKNOWN, 429) => Class::RateLimited,
+        (UNAVAILABLE | UNKNOWN, 503) => Class::Transient,
+        _ => return failure,
+    };
+    let asked = pause::of(headers, StatusRules::new(), SystemTime::now());
+    failure.class = class;
+    failure.unread = asked.unread;
+    failure.retry_after = failure.retry_after.max(asked.pause);
+    failure
+}
+
 /// The pause that the server asks for; negative, junk and what no `i32` holds mean that it wants no retry.
 fn pushback(metadata: &HeaderMap) -> Option<Result<Duration, ()>> {
     let value = metadata.get("grpc-retry-pushback-ms")?;
-    let ms =
-        value.to_str().ok().and_then(|text| text.parse::<i32>().ok()).and_then(|ms| u64::try_from(ms).ok());
+    let ms = value.to_str().ok().and_then(retry_after::digits).filter(|ms| i32::try_from(*ms).is_ok());
     Some(ms.map(Duration::from_millis).ok_or(()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(code: i32, pushback: Option<&str>) -> Option<Failure> {
-        let header = |text: &str| ("grpc-retry-pushback-ms".parse().unwrap(), text.parse().unwrap());
-        from_status(code, &pushback.map(header).into_iter().collect())
-    }
-
-    #[test]
-    fn every_code_has_its_class() {
-        let table: &[(Class, &[i32])] = &[
-            (Class::Transient, &[4, 13, 14]),
-            (Class::RateLimited, &[8]),
-            (Class::Invalid, &[3, 11]),
-            (Class::Permission, &[7, 16]),
-            (Class::Semantic, &[1, 5, 6, 9, 10]),
-            (Class::Fatal, &[2, 12, 15, 17, 99, -1, i32::MAX, i32::MIN]),
-        ];
-        for (class, codes) in table {
-            for code in *codes {
-                assert_eq!(status(*code, None).unwrap().class, *class, "{code}");
-            }
-        }
-        assert_eq!(status(0, Some("5")), None);
-    }
-
-    #[test]
-    fn the_effect_of_a_refusal_is_known() {
-        for code in 1..17 {
-            let known = matches!(code, 3 | 5 | 6 | 7 | 9 | 10 | 11 | 16);
-            assert_eq!(status(code, None).unwrap().dispatch == Dispatch::Processed, known, "{code}");
-        }
-    }
-
-    #[test]
-    fn pushback_is_a_pause_or_a_veto() {
-        for (text, pause) in [("0", 0), ("7", 7), ("2147483647", 2_147_483_647)] {
-            let failure = status(14, Some(text)).unwrap();
-            assert_eq!(
-                (failure.retry_after, failure.do_not_retry),
-                (Some(Duration::from_millis(pause)), false)
-            );
-        }
-        for text in ["-1", "junk", "2147483648", "1.5", ""] {
-            let failure = status(14, Some(text)).unwrap();
-            assert_eq!((failure.retry_after, failure.do_not_retry), (None, true), "{text:?}");
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::{error::Error, io};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureSource};
 
-use super::status::from_status;
+use super::{rules::StatusRules, status::from_status};
 use crate::Failure;
 
 /// What one error of the chain says on its own.
@@ -15,6 +15,10 @@ pub(crate) fn failure(error: &(dyn Error + 'static)) -> Option<Failure> {
     if let Some(error) = error.downcast_ref::<hyper::Error>() {
         return from_hyper(error);
     }
+    #[cfg(feature = "http2")]
+    if let Some(error) = error.downcast_ref::<h2::Error>() {
+        return Some(from_h2(error));
+    }
     if error.is::<tokio::time::error::Elapsed>() {
         return Some(Failure::timed_out());
     }
@@ -24,7 +28,7 @@ pub(crate) fn failure(error: &(dyn Error + 'static)) -> Option<Failure> {
 /// Errors whose sources tell them apart (a truncated body from bad JSON) are left to the sources.
 fn from_reqwest(error: &reqwest::Error) -> Option<Failure> {
     if let Some(status) = error.status() {
-        return from_status(status);
+        return from_status(status, StatusRules::new());
     }
     if error.is_builder() {
         let unsent = Failure::new(Class::Invalid).with_dispatch(Dispatch::NotSent);
@@ -34,13 +38,21 @@ fn from_reqwest(error: &reqwest::Error) -> Option<Failure> {
         return Some(Failure::new(Class::Semantic).with_code("redirect"));
     }
     if error.is_connect() {
-        let unsent = Failure::new(Class::Transient).with_dispatch(Dispatch::NotSent);
-        return Some(unsent.with_code("connect"));
+        return Some(from_connect(error));
     }
     if error.is_timeout() {
         return Some(Failure::timed_out());
     }
     from_sources(error).or_else(|| undecodable(error))
+}
+
+/// The first hop was never reached, so that nothing was sent. A certificate that is not trusted will not be trusted
+/// the next time: rustls reports it as invalid data.
+fn from_connect(error: &reqwest::Error) -> Failure {
+    let is_invalid = |error: &io::Error| (error.kind() == io::ErrorKind::InvalidData).then_some(());
+    let untrusted = super::find(error, |error| error.downcast_ref().and_then(is_invalid)).is_some();
+    let (class, code) = if untrusted { (Class::Fatal, "tls") } else { (Class::Transient, "connect") };
+    Failure::new(class).with_dispatch(Dispatch::NotSent).with_code(code)
 }
 
 fn from_sources(error: &reqwest::Error) -> Option<Failure> {
@@ -69,6 +81,27 @@ fn from_hyper(error: &hyper::Error) -> Option<Failure> {
     cut.then(|| Failure::new(Class::Transient).with_code("incomplete"))
 }
 
+/// A stream or a connection that the other side has ended. Only a refused stream is known to be unprocessed; that it
+/// lies beyond the last one of a GOAWAY is not said.
+#[cfg(feature = "http2")]
+fn from_h2(error: &h2::Error) -> Failure {
+    if let Some(error) = error.get_io() {
+        return from_io(error.kind())
+            .unwrap_or_else(|| Failure::new(Class::Transient).with_code("incomplete"));
+    }
+    let ambiguous = Failure::new(Class::Transient);
+    match error.reason() {
+        Some(h2::Reason::REFUSED_STREAM) if error.is_remote() && error.is_reset() => {
+            ambiguous.with_dispatch(Dispatch::NotProcessed).with_code("REFUSED_STREAM")
+        }
+        Some(h2::Reason::ENHANCE_YOUR_CALM) => {
+            Failure::new(Class::RateLimited).with_code("ENHANCE_YOUR_CALM")
+        }
+        Some(reason) => ambiguous.with_code(format!("{reason:?}")),
+        None => ambiguous.with_code("http2"),
+    }
+}
+
 fn from_io(kind: io::ErrorKind) -> Option<Failure> {
     use io::ErrorKind as Kind;
     let transient = Failure::new(Class::Transient);
@@ -90,50 +123,4 @@ fn from_io(kind: io::ErrorKind) -> Option<Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn io_errors() {
-        use io::ErrorKind as Kind;
-        for kind in [
-            Kind::ConnectionReset,
-            Kind::ConnectionAborted,
-            Kind::BrokenPipe,
-            Kind::NotConnected,
-            Kind::UnexpectedEof,
-            Kind::TimedOut,
-            Kind::HostUnreachable,
-            Kind::NetworkUnreachable,
-        ] {
-            let failure = failure(&io::Error::from(kind)).unwrap();
-            assert_eq!(
-                (failure.class, failure.dispatch),
-                (Class::Transient, Dispatch::Ambiguous),
-                "{kind:?}"
-            );
-            assert_eq!(failure.reason.is_some(), kind == Kind::TimedOut, "{kind:?}");
-        }
-        let refused = failure(&io::Error::from(Kind::ConnectionRefused)).unwrap();
-        assert_eq!((refused.class, refused.dispatch), (Class::Transient, Dispatch::NotSent));
-        for kind in [Kind::InvalidData, Kind::PermissionDenied, Kind::Other, Kind::NotFound, Kind::WouldBlock]
-        {
-            assert_eq!(failure(&io::Error::from(kind)), None, "{kind:?}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_timeout_is_ambiguous() {
-        let never = std::future::pending::<()>();
-        let elapsed = tokio::time::timeout(std::time::Duration::from_secs(1), never).await.unwrap_err();
-        assert_eq!(failure(&elapsed), Some(Failure::timed_out()));
-    }
-
-    #[test]
-    fn a_request_that_cannot_be_built_never_left() {
-        let error = reqwest::Client::new().get("not a url").build().unwrap_err();
-        let failure = failure(&error).unwrap();
-        assert_eq!((failure.class, failure.dispatch), (Class::Invalid, Dispatch::NotSent));
-        assert_eq!(failure.source, FailureSource::Application);
-    }
-}
+mod tests;

@@ -44,6 +44,9 @@ pub(crate) struct DependencyState {
     slow_call_ms: AtomicU64,
     /// Requests of adapters whose bodies could not be sent twice.
     pub(crate) not_replayable: Count,
+    /// Failures that nobody understood, and headers about retries that nobody could read.
+    pub(crate) unclassified: Count,
+    pub(crate) unread: Count,
     view: Mutex<View>,
     bucket: Bucket,
     /// The emergency budget has lost its savings, and the server has not been back since.
@@ -64,6 +67,8 @@ impl DependencyState {
             latency: Estimate::default(),
             slow_call_ms: AtomicU64::new(NEVER),
             not_replayable: Count::default(),
+            unclassified: Count::default(),
+            unread: Count::default(),
             view: Mutex::new(View::new(observes)),
             bucket: Bucket::default(),
             alone: AtomicBool::new(false),

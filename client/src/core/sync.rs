@@ -20,9 +20,22 @@ const SYNC_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take while the server is away: a hung server must not hide its successor.
 const RETRY_WITHIN: Duration = Duration::from_secs(1);
 
+/// The server's word for a request that has to be split.
+const TOO_LARGE: Fault = Fault::Rejected(413);
+
 /// What the server is known to have counted.
-#[derive(Debug, Default)]
-pub(crate) struct Acked(BTreeMap<Arc<str>, Totals>);
+#[derive(Debug)]
+pub(crate) struct Acked {
+    totals: BTreeMap<Arc<str>, Totals>,
+    /// Most dependencies in one request: as many as there are, until the server finds that too large.
+    most_in_part: usize,
+}
+
+impl Default for Acked {
+    fn default() -> Self {
+        Self { totals: BTreeMap::new(), most_in_part: usize::MAX }
+    }
+}
 
 /// Syncs until the last handle is gone, and once more then.
 pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
@@ -48,50 +61,81 @@ pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
 }
 
 impl Core {
-    /// One exchange. Says when the server would like the next.
+    /// One exchange, in as many parts as the server takes. Says when the server would like the next.
     pub(crate) async fn sync(&self) -> Result<Duration, Fault> {
         let mut acked = self.acked.lock().await;
         let now = self.clock.now();
         let dependencies = self.all_dependencies();
         dependencies.iter().for_each(|dependency| dependency.sample(now));
-        let request = self.report(&dependencies, &acked, now);
-        let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
-        let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
-        match answer {
-            Ok(response) => {
-                acked.take_over(&dependencies, request);
-                Ok(self.synced(&dependencies, &response))
+        // All parts speak of the life of the server that was known before the first.
+        let epoch = self.status.lock().epoch.clone();
+        let (mut left, mut outcome) = (dependencies.as_slice(), Ok(EVERY));
+        loop {
+            let (part, rest) = left.split_at(left.len().min(acked.most_in_part));
+            match self.exchange(part, &mut acked, epoch.as_deref(), now).await {
+                Ok(wish) => outcome = outcome.map(|_| wish),
+                Err(TOO_LARGE) if part.len() > 1 => {
+                    acked.most_in_part = part.len() / 2;
+                    continue;
+                }
+                Err(fault) => outcome = Err(fault),
             }
-            Err(fault) => {
-                self.faulted(Path::Sync, fault);
-                Err(fault)
+            left = rest;
+            if left.is_empty() || outcome.is_err_and(|fault| fault != TOO_LARGE) {
+                return outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault));
             }
         }
     }
 
-    fn report(&self, dependencies: &[Arc<DependencyState>], acked: &Acked, now: Moment) -> SyncRequest {
+    async fn exchange(
+        &self,
+        part: &[Arc<DependencyState>],
+        acked: &mut Acked,
+        epoch: Option<&str>,
+        now: Moment,
+    ) -> Result<Duration, Fault> {
+        let request = self.report(part, acked, epoch, now);
+        let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
+        let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
+        let response = answer?;
+        acked.take_over(part, request);
+        Ok(self.synced(part, epoch, &response))
+    }
+
+    fn report(
+        &self,
+        dependencies: &[Arc<DependencyState>],
+        acked: &Acked,
+        epoch: Option<&str>,
+        now: Moment,
+    ) -> SyncRequest {
         let about = |dependency: &Arc<DependencyState>| {
-            let report = dependency.report(acked.0.get(&dependency.name).cloned(), now);
+            let report = dependency.report(acked.totals.get(&dependency.name).cloned(), now);
             (dependency.name.to_string(), report)
         };
         SyncRequest {
             client: self.identity.clone(),
             tenant: self.tenant.clone(),
-            epoch: self.status.lock().epoch.clone(),
+            epoch: epoch.map(str::to_owned),
             dependencies: dependencies.iter().map(about).collect(),
         }
     }
 
-    fn synced(&self, dependencies: &[Arc<DependencyState>], response: &SyncResponse) -> Duration {
+    fn synced(
+        &self,
+        dependencies: &[Arc<DependencyState>],
+        epoch: Option<&str>,
+        response: &SyncResponse,
+    ) -> Duration {
         let now = self.clock.now();
         self.answered(Path::Sync);
         self.hear(now);
         let mut status = self.status.lock();
-        let previous = status.epoch.replace(response.epoch.clone());
+        status.epoch = Some(response.epoch.clone());
         status.mode = response.mode;
         status.last_sync = Some(now);
         drop(status);
-        let new_epoch = previous.is_some_and(|previous| previous != response.epoch);
+        let new_epoch = epoch.is_some_and(|epoch| epoch != response.epoch);
         let mut rng = self.rng();
         for dependency in dependencies {
             if let Some(told) = response.dependencies.get(&*dependency.name) {
@@ -107,7 +151,7 @@ impl Core {
         let all = if self.switch == Switch::Inert { Vec::new() } else { self.all_dependencies() };
         let delivered = |dependency: &&Arc<DependencyState>| {
             let totals = dependency.counts.snapshot();
-            acked.0.get(&dependency.name).map_or(totals == Totals::default(), |acked| *acked == totals)
+            acked.totals.get(&dependency.name).map_or(totals == Totals::default(), |acked| *acked == totals)
         };
         let delivered = all.iter().filter(delivered).count();
         (delivered, all.len().saturating_sub(delivered))
@@ -119,7 +163,7 @@ impl Acked {
         for dependency in dependencies {
             if let Some(report) = request.dependencies.remove(&*dependency.name) {
                 dependency.delivered_probes(report.probes.map_or(0, |probes| probes.len()));
-                self.0.insert(Arc::clone(&dependency.name), report.totals);
+                self.totals.insert(Arc::clone(&dependency.name), report.totals);
             }
         }
     }

@@ -8,9 +8,10 @@ use reqwest::Url;
 
 use super::{Damper, Handle};
 use crate::{
-    Observer,
+    Hooks, Observer,
     backoff::fresh_rng,
     core::{Core, Setup, Switch},
+    hook::NoHooks,
     observer::Nobody,
     transport::{Transport, http::Http},
 };
@@ -28,6 +29,7 @@ pub struct Builder {
     seed: Option<u64>,
     credential: Option<String>,
     observer: Arc<dyn Observer>,
+    hooks: Arc<dyn Hooks>,
     env: Env,
 }
 
@@ -73,6 +75,7 @@ impl Builder {
             seed: None,
             credential: None,
             observer: Arc::new(Nobody),
+            hooks: Arc::new(NoHooks),
             env: Box::new(|name| std::env::var(name).ok()),
         }
     }
@@ -134,6 +137,11 @@ impl Builder {
         Self { observer: Arc::new(observer), ..self }
     }
 
+    /// Who has a say in all operations. Default: nobody.
+    pub fn hooks(self, hooks: impl Hooks) -> Self {
+        Self { hooks: Arc::new(hooks), ..self }
+    }
+
     /// Builds the client. Connects to nothing, never waits, and does not fail because a server is down.
     ///
     /// Two switches of the environment are honoured, with the word `true` in any case: `DAMPER_DISABLED` makes
@@ -175,6 +183,7 @@ impl Builder {
         };
         let setup = Setup {
             observer: self.observer,
+            hooks: self.hooks,
             identity,
             tenant: self.tenant,
             fail_mode: self.fail_mode,

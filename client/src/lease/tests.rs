@@ -134,6 +134,36 @@ async fn who_waits_when_the_lease_ends_goes_on_at_the_safe_rate() {
     assert_eq!(clock.now().as_millis(), 2000);
 }
 
+#[tokio::test(start_paused = true)]
+async fn at_a_rate_of_zero_the_next_lease_is_waited_for_within_the_deadline() {
+    let (gate, clock) = (FirstGate::default(), Clock::start());
+    let closed = FirstAttempts { ttl_ms: 60_000, ..lease(0.0, 1.0) };
+    gate.lease(closed, clock.now(), &mut fastrand::Rng::with_seed(1));
+    let wait = async |latest_ms: u64| {
+        let passed = gate.pass(clock, Some(ms(latest_ms))).await;
+        (passed, clock.now().as_millis())
+    };
+    let reopened = async {
+        tokio::time::sleep(ms(1000)).await;
+        assert_eq!(gate.waiting(), 3, "one has given up");
+        gate.lease(
+            FirstAttempts { ttl_ms: 60_000, ..lease(10.0, 1.0) },
+            clock.now(),
+            &mut fastrand::Rng::with_seed(1),
+        );
+    };
+    let (a, b, c, d, ()) = tokio::join!(wait(5000), wait(500), wait(5000), wait(1150), reopened);
+    assert_eq!((a, b), ((true, 1100), (false, 500)));
+    assert_eq!((c, d), ((true, 1200), (false, 1150)));
+    gate.lease(
+        FirstAttempts { per_s: 0.0, ttl_ms: 2000, safe_per_s: 1.0, ..closed },
+        clock.now(),
+        &mut fastrand::Rng::with_seed(1),
+    );
+    let (passed, at) = wait(10_000).await;
+    assert!(passed && (3150..=4200).contains(&at), "the safe rate after the lease's end: {at}");
+}
+
 proptest! {
     #[test]
     fn no_sequence_of_leases_exceeds_their_rates(

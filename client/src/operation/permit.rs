@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, future::Future, ops::ControlFlow};
 
 use super::run::{Ended, Run};
-use crate::{Attempt, CallError};
+use crate::{Attempt, CallError, Failure, Outcome, Verdict};
 
 /// The right to make one attempt, given by [`Operation::admit`](super::Operation::admit). Say how it ended; a
 /// permit that is dropped counts as abandoned.
@@ -69,13 +69,17 @@ impl Permit {
     pub async fn run<T, E, F>(mut self, attempt: F) -> ControlFlow<Result<T, CallError<E>>, Self>
     where
         F: Future<Output = Result<T, E>>,
+        T: 'static,
         E: Error + 'static,
     {
         let ended = match self.run.within(attempt).await {
-            Some(Ok(value)) => {
-                self.run.succeeded();
-                return ControlFlow::Break(Ok(value));
-            }
+            Some(Ok(value)) => match self.run.judged(&value, |_| Verdict::Pass) {
+                Some(failure) => Ended::Judged(failure),
+                None => {
+                    self.run.succeeded();
+                    return ControlFlow::Break(Ok(value));
+                }
+            },
             Some(Err(error)) => Ended::Failed(error),
             None => Ended::CutOff,
         };
@@ -83,6 +87,12 @@ impl Permit {
             Ok(run) => ControlFlow::Continue(Self::new(run)),
             Err(error) => ControlFlow::Break(Err(error)),
         }
+    }
+
+    /// It ended like this, and the operation with it, unless its caller goes on by itself. Returns the failure that
+    /// it was, for [`Admission::Retry`](crate::Admission::Retry); `None` if it was a success.
+    pub fn finish(mut self, outcome: &Outcome<'_>) -> Option<Failure> {
+        self.run.finish(outcome)
     }
 
     /// It succeeded.

@@ -17,10 +17,11 @@ use tokio::{
     runtime::Handle,
     time::{Instant, timeout_at},
 };
+use tracing::{Instrument, Span};
 
-use super::{Life, Operation, Rules, token::Token};
+use super::{Life, Operation, Rules, spans::Spans, token::Token};
 use crate::{
-    Attempt, CallError, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
@@ -76,10 +77,30 @@ pub(super) struct Run {
     fruitless: u32,
     first_failed_at: Option<Moment>,
     history: Vec<Past>,
+    spans: Option<Box<Spans>>,
 }
 
 impl Run {
+    /// One whose first attempt, if this is not it, has been counted by another.
+    pub(super) fn start_as(operation: Operation, admission: &Admission) -> Self {
+        let mut run = Self::begun(operation, *admission == Admission::First);
+        match admission {
+            Admission::First => {}
+            Admission::Retry { attempts, .. } => {
+                run.attempts = (*attempts).max(1);
+                run.fruitless = run.attempts;
+                run.first_failed_at = Some(run.now);
+            }
+            Admission::Hedge => run.attempts = 1,
+        }
+        run
+    }
+
     pub(super) fn start(operation: Operation) -> Self {
+        Self::begun(operation, true)
+    }
+
+    fn begun(operation: Operation, is_first: bool) -> Self {
         let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
         let core = &dependency.pair.handle.core;
         core.start(&dependency.pair.handle.stop);
@@ -88,11 +109,12 @@ impl Run {
         let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
         let counts = &life.state().counts;
         // A repeat by a foreign layer is a request of its own, and still what somebody intended once.
-        if repeats {
-            counts.foreign.up();
-        } else {
-            counts.logical.up();
+        match repeats {
+            _ if !is_first => {}
+            true => counts.foreign.up(),
+            false => counts.logical.up(),
         }
+        let spans = Spans::start(&life.state().name, &rules.name);
         Self {
             limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
             now,
@@ -113,6 +135,7 @@ impl Run {
             fruitless: 0,
             first_failed_at: None,
             history: Vec::new(),
+            spans,
         }
     }
 
@@ -144,6 +167,20 @@ impl Run {
         if self.is_held_up() { self.admit_first().await } else { Ok(()) }
     }
 
+    /// Whether an attempt of this kind may be made.
+    pub(super) async fn begin_as(&mut self, admission: &Admission) -> Result<(), Stop> {
+        match admission {
+            Admission::First => self.begin().await,
+            Admission::Retry { after, .. } => self.next(after).await,
+            Admission::Hedge => {
+                let admitted = self.hedge().await;
+                // A hedge that is not made ends nothing that would have to be counted.
+                self.attempts = u32::from(admitted.is_ok());
+                admitted
+            }
+        }
+    }
+
     /// Counts an attempt as started.
     pub(super) fn attempt_started(&mut self) -> Attempt {
         self.attempts = self.attempts.saturating_add(1);
@@ -151,6 +188,9 @@ impl Run {
         self.probe = self.token.start();
         self.state().counts.physical.up();
         self.core().observer.attempt_started(&self.state().name, self.attempts);
+        if let Some(spans) = &mut self.spans {
+            spans.attempt(&self.life.state().name, &self.rules.name, self.attempts);
+        }
         let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
         self.end = end.map(|end| self.core().clock.instant(end));
         Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
@@ -159,7 +199,8 @@ impl Run {
     /// Runs an attempt in its scope until it ends or has to: nothing then. Only one that has to wait needs a timer.
     pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
         let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, self.end);
-        let mut attempt = pin!(scope.enter(attempt));
+        let span = self.spans.as_ref().map_or_else(Span::none, |spans| spans.of_attempt());
+        let mut attempt = pin!(scope.enter(attempt.instrument(span)));
         let output = match poll_fn(|context| Poll::Ready(attempt.as_mut().poll(context))).await {
             Poll::Ready(output) => Some(output),
             Poll::Pending if in_runtime() => self.until(attempt.as_mut()).await,
@@ -200,6 +241,9 @@ impl Run {
             Scope::spend();
         }
         self.core().observer.stopped(&self.state().name, stop.reason);
+        if let Some(spans) = &self.spans {
+            spans.stopped(stop.reason);
+        }
         tracing::debug!(
             target: "damper",
             dependency = &*self.state().name,
@@ -208,10 +252,14 @@ impl Run {
             reason = stop.reason.as_str(),
             "stopped",
         );
+        self.error(stop.reason, failure, last)
+    }
+
+    fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
         let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
         let history = std::mem::take(&mut self.history);
-        CallError { reason: stop.reason, failure, attempts, last, ambiguous, recovery, history }
+        CallError { reason, failure, attempts, last, ambiguous, recovery, history }
     }
 
     fn count(&self, stop: Stop) {

@@ -67,6 +67,26 @@ async fn a_lease_that_ends_without_a_server_falls_back_to_the_safe_rate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_lease_of_zero_is_not_the_last_word() {
+    let fake = granting();
+    *fake.told.lock() = Some(leased(0.0, 0.0));
+    let (damper, dependency) = under_lease(&fake).await;
+    let start = Instant::now();
+    let patient = call(safe(&dependency).deadline(ms(5000)), vec![]);
+    let hasty = call(safe(&dependency).deadline(ms(700)), vec![]);
+    let raised = async {
+        tokio::time::sleep(ms(1000)).await;
+        *fake.told.lock() = Some(leased(10.0, 1.0));
+        damper.flush().await.unwrap();
+    };
+    let (patient, hasty, ()) = tokio::join!(patient, hasty, raised);
+    assert_eq!(patient.unwrap(), 1);
+    let hasty = hasty.unwrap_err();
+    assert_eq!((hasty.reason, hasty.attempts), (StopReason::FirstAttemptsExhausted, 0));
+    assert!(start.elapsed() <= ms(1200), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_lease_and_shadow_mode_limit_nothing() {
     let shadow = told(|told| {
         told.first = leased(0.0, 0.0).first;

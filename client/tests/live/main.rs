@@ -7,7 +7,12 @@
     reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
 )]
 
+mod examples;
 mod fleet;
+mod outages;
+mod peer;
+mod process;
+mod switches;
 
 use std::time::Duration;
 

@@ -76,6 +76,29 @@ impl Run {
         self.state().latency.get().max(LEAST_ATTEMPT)
     }
 
+    /// Asks for an attempt beside another: at once or not at all.
+    pub(super) async fn hedge(&mut self) -> Result<(), Stop> {
+        self.may_start()?;
+        if !self.life.is_repeatable() {
+            return Err(StopReason::AmbiguousNotRepeatable.into());
+        }
+        if !self.life.owns {
+            return Err(StopReason::NotRetryOwner.into());
+        }
+        if self.attempts >= self.life.max_attempts() {
+            return Err(StopReason::AttemptsExhausted.into());
+        }
+        self.still_welcome()?;
+        self.look_again()?;
+        if !self.state().view(|view| view.held_for(self.now)).is_zero() {
+            return Err(StopReason::RetryAfterBeyondDeadline.into());
+        }
+        let ask = AskRequest { kind: AskKind::Hedge, max_wait_ms: Some(0), ..self.ask_now(None, self.now) };
+        let answer = self.core().ask(ask).await;
+        self.granted(answer)?;
+        self.look_again()
+    }
+
     /// Decides on another attempt; returns when it may start.
     pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
         let failed_at = self.core().clock.now();

@@ -2,10 +2,14 @@
 
 use std::{error::Error, time::Duration};
 
-use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureSource};
+use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureSource, RecoveryMode};
+use tokio::time::timeout_at;
 
 use super::{Phase, Run};
-use crate::{Advice, CallError, Failure, FailureEvent, Past, classify, clock::Moment, hook::isolated};
+use crate::{
+    Advice, CallError, Effect, Failure, FailureEvent, Outcome, Past, StopReason, Verdict, classify,
+    clock::Moment, hook::isolated,
+};
 
 /// The latest failures that an error carries.
 const MOST_HISTORY: usize = 16;
@@ -18,11 +22,36 @@ pub(in crate::operation) enum Ended<E> {
     CutOff,
 }
 
+impl<E: Error + 'static> Ended<E> {
+    fn error(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::Judged(_) | Self::CutOff => None,
+        }
+    }
+}
+
+impl<E> Ended<E> {
+    fn into_error(self) -> Option<E> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::Judged(_) | Self::CutOff => None,
+        }
+    }
+}
+
 impl Run {
     pub(in crate::operation) fn succeeded(&mut self) {
         let (now, took) = self.attempt_ended(Some(true));
+        if let Some(spans) = &mut self.spans {
+            spans.ended(None);
+        }
         self.phase = Phase::Over;
         self.state().latency.record(took);
+        self.count_success(now);
+    }
+
+    fn count_success(&self, now: Moment) {
         if self.repeats || self.first_failed_at.is_some() {
             self.state().counts.recovered.up();
         }
@@ -33,47 +62,145 @@ impl Run {
         self.core().observer.succeeded(&self.state().name, self.attempts);
     }
 
+    /// What a value stands for that is no success.
+    pub(in crate::operation) fn judged<T: 'static>(
+        &self,
+        value: &T,
+        judge: impl FnOnce(&T) -> Verdict,
+    ) -> Option<Failure> {
+        let verdict = match self.opinion(&Outcome::Value(value)) {
+            Verdict::Pass => judge(value),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Failure(failure) => Some(failure),
+            Verdict::Success | Verdict::Pass => None,
+        }
+    }
+
+    /// The operation's own classifiers go first, then the client's hooks.
+    fn opinion(&self, outcome: &Outcome<'_>) -> Verdict {
+        match classify::opinion(outcome, &self.rules.classifiers) {
+            Verdict::Pass => isolated(|| self.core().hooks.classify(outcome)),
+            verdict => verdict,
+        }
+    }
+
     /// Counts and classifies a failed attempt, and finds the way to another one.
     pub(in crate::operation) async fn after<E: Error + 'static>(
         mut self,
         ended: Ended<E>,
     ) -> Result<Self, CallError<E>> {
-        let error = match &ended {
-            Ended::Failed(error) => Some(error as &(dyn Error + 'static)),
-            Ended::Judged(_) | Ended::CutOff => None,
-        };
-        let failure = self.failure(&ended, error);
-        let failure = self.attempt_failed(failure, error);
-        let error = match ended {
-            Ended::Failed(error) => Some(error),
-            Ended::Judged(_) | Ended::CutOff => None,
-        };
-        match self.next(&failure).await {
-            Ok(()) => Ok(self),
-            Err(stop) => Err(self.stopped(stop, Some(failure), error)),
+        match self.failed(&ended) {
+            Some(failure) => self.go_on(failure, ended).await,
+            None => Err(self.not_a_failure(ended)),
         }
     }
 
-    fn failure<E>(&mut self, ended: &Ended<E>, error: Option<&(dyn Error + 'static)>) -> Failure {
+    /// Counts and classifies a failed attempt. `None` if a classifier says that it has not failed.
+    pub(in crate::operation) fn failed<E: Error + 'static>(&mut self, ended: &Ended<E>) -> Option<Failure> {
+        let error = ended.error();
+        let failure = self.failure(ended, error)?;
+        Some(self.attempt_failed(failure, error))
+    }
+
+    /// Finds the way to another attempt.
+    pub(in crate::operation) async fn go_on<E>(
+        mut self,
+        failure: Failure,
+        ended: Ended<E>,
+    ) -> Result<Self, CallError<E>> {
+        match self.next(&failure).await {
+            Ok(()) => Ok(self),
+            Err(stop) => Err(self.stopped(stop, Some(failure), ended.into_error())),
+        }
+    }
+
+    /// The error of an attempt that has succeeded all the same.
+    pub(in crate::operation) fn not_a_failure<E>(mut self, ended: Ended<E>) -> CallError<E> {
+        self.succeeded();
+        self.error(StopReason::NotAFailure, None, ended.into_error())
+    }
+
+    fn failure<E>(&mut self, ended: &Ended<E>, error: Option<&(dyn Error + 'static)>) -> Option<Failure> {
         let mut failure = match (ended, error) {
             (Ended::Judged(failure), _) => failure.clone(),
-            (_, Some(error)) => classify::failure(error, &self.rules.classifiers),
+            (_, Some(error)) => match self.opinion(&Outcome::Error(error)) {
+                Verdict::Success => return None,
+                Verdict::Failure(failure) => failure,
+                Verdict::Pass => classify::failure(error),
+            },
             _ if self.limit.is_own() => Failure::own_deadline(),
             _ => Failure::timed_out(),
         };
         self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_own();
         failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
         failure.do_not_retry |= std::mem::take(&mut self.spent);
-        failure
+        Some(failure)
+    }
+
+    /// Ends an attempt that the caller made by itself, and the operation with it.
+    pub(in crate::operation) fn finish(&mut self, outcome: &Outcome<'_>) -> Option<Failure> {
+        let failure = match (self.opinion(outcome), outcome.error()) {
+            (Verdict::Failure(failure), _) => Some(failure),
+            (Verdict::Pass, Some(error)) => Some(classify::failure(error)),
+            _ => None,
+        };
+        let Some(mut failure) = failure else {
+            self.succeeded();
+            return None;
+        };
+        failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
+        let failure = self.attempt_failed(failure, outcome.error());
+        self.phase = Phase::Over;
+        if self.ambiguous {
+            self.state().counts.ambiguous.up();
+        }
+        Some(failure)
+    }
+
+    /// Whether somebody can be asked what became of the attempt.
+    pub(in crate::operation) fn is_queryable(&self, failure: &Failure) -> bool {
+        failure.dispatch == Dispatch::Ambiguous
+            && self.life.idempotency.has_effect()
+            && self.life.recovery == Some(RecoveryMode::Queryable)
+    }
+
+    /// Waits for the answer, no longer than the operation may last. No answer is no knowledge.
+    pub(in crate::operation) async fn queried<T>(&self, query: impl Future<Output = Effect<T>>) -> Effect<T> {
+        let now = self.core().clock.now();
+        match self.limit.end_of_attempt(now, false).filter(|_| super::in_runtime()) {
+            Some(end) => timeout_at(self.core().clock.instant(end), query).await.unwrap_or(Effect::Unknown),
+            None => query.await,
+        }
+    }
+
+    /// The attempt has taken effect although it failed: the operation has succeeded.
+    pub(in crate::operation) fn took_effect(&mut self) {
+        self.phase = Phase::Over;
+        self.count_success(self.core().clock.now());
+    }
+
+    /// None of the attempts so far has taken effect.
+    pub(in crate::operation) fn had_no_effect(&mut self, failure: Failure) -> Failure {
+        self.ambiguous = false;
+        failure.with_dispatch(Dispatch::NotProcessed)
     }
 
     fn attempt_failed(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>) -> Failure {
         let (now, took) = self.attempt_ended(health(&failure));
+        if let Some(spans) = &mut self.spans {
+            spans.ended(Some(failure.class.as_str()));
+        }
         self.first_failed_at.get_or_insert(now);
         self.phase = Phase::Between;
         self.fruitless = if self.life.take_progress() { 1 } else { self.fruitless.saturating_add(1) };
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect();
         self.state().counts.failed(&failure);
+        if failure.unclassified {
+            self.state().unclassified.up();
+        }
+        self.state().unread.add(u64::from(failure.unread));
         if self.attempts == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
@@ -85,7 +212,6 @@ impl Run {
 
     /// What the caller's hook makes of it.
     fn advised(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>, now: Moment) -> Failure {
-        let Some(hook) = &self.rules.on_failure else { return failure };
         let event = FailureEvent {
             dependency: &self.state().name,
             operation: &self.rules.name,
@@ -94,7 +220,12 @@ impl Run {
             error,
             remaining: self.limit.left(now),
         };
-        let advice = isolated(|| hook(&event));
+        let own = self.rules.on_failure.as_ref().map(|hook| isolated(|| hook(&event))).unwrap_or_default();
+        let advice = match (own, isolated(|| self.core().hooks.on_failure(&event))) {
+            (Advice::Drop, _) | (_, Advice::Drop) => Advice::Drop,
+            (Advice::Defer, clients) => clients,
+            (own, _) => own,
+        };
         let retried = matches!(failure.class, FailureClass::Transient | FailureClass::RateLimited);
         self.dropped = advice == Advice::Drop;
         match advice {
