@@ -39,7 +39,7 @@ struct Shared {
 impl App {
     pub(crate) fn new(config: Config, life: Life) -> Self {
         let engine = MemoryEngine::new(config.settings());
-        let metrics = Metrics::new(engine.clone());
+        let metrics = Metrics::new(engine.clone(), config.telemetry().tenants);
         let (callers, live) = (Callers::new(config.caller_per_s()), Live::new(config));
         let streams = Arc::new(Semaphore::new(MOST_STREAMS as usize));
         Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, live, callers, life, streams }))

@@ -26,6 +26,7 @@ mod guard;
 mod live;
 mod logs;
 mod metrics;
+mod mode;
 mod phase;
 mod problem;
 mod serve;
