@@ -24,6 +24,7 @@ pub mod cli;
 mod config;
 mod guard;
 mod live;
+pub mod local;
 mod logs;
 mod metrics;
 mod mode;
