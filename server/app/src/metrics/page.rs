@@ -54,15 +54,24 @@ type Others = BTreeMap<Words, Value>;
 
 impl Page {
     pub(super) fn new(engine: MemoryEngine, tenants: Option<usize>) -> prometheus::Result<Self> {
+        Self::within(engine, tenants, DEPENDENCY_BYTES, TENANT_BYTES)
+    }
+
+    fn within(
+        engine: MemoryEngine,
+        tenants: Option<usize>,
+        dependency_bytes: usize,
+        tenant_bytes: usize,
+    ) -> prometheus::Result<Self> {
         let abouts = families().map(|family| &family.about).chain(&about::TENANTS);
         let descriptions =
             abouts.chain([&about::OVERFLOWS]).map(super::family::About::desc).collect::<Result<_, _>>()?;
         let rows = Rows {
             known: HashMap::new(),
-            places: Places::new(DEPENDENCY_BYTES),
+            places: Places::new(dependency_bytes),
             departed: families().map(|_| Others::new()).collect(),
             overflowed: 0,
-            tenants: Book::new(tenants, TENANT_BYTES),
+            tenants: Book::new(tenants, tenant_bytes),
         };
         Ok(Self { engine, descriptions, rows: Arc::new(Mutex::new(rows)) })
     }
