@@ -32,6 +32,7 @@ mod phase;
 mod problem;
 mod serve;
 mod shape;
+mod traces;
 mod wire;
 
 pub use config::{Config, ConfigError, ConfigFault, Sources};

@@ -23,6 +23,7 @@ use prometheus::{
 
 use crate::app::ROUTES;
 use crate::mode;
+use crate::traces::{OUTCOMES, Spans};
 use family::About;
 use page::Page;
 use process::Process;
@@ -49,6 +50,7 @@ pub(crate) struct Metrics {
     config_loaded: Gauge,
     reloads: IntCounterVec,
     caller_refusals: IntCounter,
+    spans: Spans,
 }
 
 /// What became of a reload.
@@ -104,6 +106,7 @@ impl Metrics {
             config_loaded: gauge(&registry, &about::CONFIG_LOADED)?,
             reloads: counters(&registry, &about::RELOADS, Reload::ALL.map(Reload::as_str))?,
             caller_refusals: registered(&registry, IntCounter::with_opts(about::CALLER_REFUSALS.opts())?)?,
+            spans: Spans::new(counters(&registry, &about::SPANS, OUTCOMES)?),
             registry,
             engine,
             page,
@@ -145,6 +148,11 @@ impl Metrics {
     /// Shows so many tenants of each dependency from now on, or none.
     pub(crate) fn show_tenants(&self, most: Option<usize>) {
         self.page.show_tenants(most);
+    }
+
+    /// Where spans are counted.
+    pub(crate) fn spans(&self) -> Spans {
+        self.spans.clone()
     }
 
     /// Counts a reload of the configuration.

@@ -142,7 +142,7 @@ fn telemetry(draft: TelemetryDraft) -> Telemetry {
     Telemetry {
         tenants: tenants.unwrap_or(false).then(|| max_tenants.unwrap_or(100)),
         log_format: log_format.unwrap_or_default(),
-        otlp_endpoint,
+        otlp_endpoint: otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
         trace_ratio: trace_ratio.unwrap_or(1.0),
     }
 }

@@ -105,10 +105,13 @@ fn tenants(value: &Value) -> Result<usize, Wrong> {
     count.ok_or_else(|| Wrong::range(value, "1 to 1000"))
 }
 
-/// Without TLS, which this version's exporter does not speak.
+/// Without TLS, which this version's exporter does not speak. An empty one is none, whatever else is set.
 fn endpoint(value: &Value) -> Result<String, Wrong> {
     const GIVE: &str = "an http URL, such as \"http://127.0.0.1:4318\"";
     let Value::Text(text) = value else { return Err(Wrong::kind(value, GIVE)) };
+    if text.is_empty() {
+        return Ok(String::new());
+    }
     let uri = text.parse::<Uri>().ok();
     let is_http = uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
     if is_http { Ok(text.clone()) } else { Err(Wrong::word(value, GIVE)) }

@@ -125,6 +125,12 @@ pub(super) const MODE: About = gauge(
     "1 for what the server is: normal; learning, for the first seconds, from clients who holds which first \
      attempts; degraded, which a server that keeps its budget in memory never is.",
 );
+pub(super) const SPANS: About = counter(
+    "damper_trace_spans_total",
+    "spans",
+    &["outcome"],
+    "Spans that ended and are sampled: exported, failed with their export, or dropped because too many waited.",
+);
 pub(super) const BUILD: About =
     gauge("damper_build_info", "always 1", &["version"], "The version that runs.");
 pub(super) const START: About =
@@ -157,6 +163,7 @@ pub(super) const SERVER: &[About] = &[
     CONFIG_VERSION,
     CONFIG_LOADED,
     RELOADS,
+    SPANS,
     OVERFLOWS,
     BUILD,
     START,
