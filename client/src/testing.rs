@@ -26,6 +26,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+pub use crate::transport::{Bytestream, Fault, Pending, Transport};
 pub use damper_protocol as protocol;
 use damper_protocol::{AskRequest, Decision, Reason, SyncRequest, SyncedDependency};
 
@@ -33,8 +34,15 @@ use crate::{
     Builder, Damper,
     core::Switch,
     fake::{Fake, Step, answer, granted},
-    transport::{Fault, Transport},
 };
+
+/// A client as set up, on a transport of your own: for simulations, which carry its requests without a network. The
+/// builder's endpoint and credential are not used, nor is the environment. With a [seed](Builder::seed) such a
+/// client does the same in every run, if its transport does.
+#[must_use]
+pub fn client_on(transport: Arc<dyn Transport>, builder: Builder) -> Damper {
+    builder.build_over(transport, Switch::On)
+}
 
 /// What the server does with one ask.
 #[derive(Clone, Debug)]
@@ -131,7 +139,7 @@ impl FakeServer {
     /// A client of it as set up. The builder's endpoint and credential are not used, nor is the environment.
     #[must_use]
     pub fn client_of(&self, builder: Builder) -> Damper {
-        builder.build_over(Arc::clone(&self.0) as Arc<dyn Transport>, Switch::On)
+        client_on(Arc::clone(&self.0) as Arc<dyn Transport>, builder)
     }
 
     /// What syncs tell about every dependency from now on; `None`: they get no answer.

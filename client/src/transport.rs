@@ -1,5 +1,8 @@
 //! The seam to the server: what is asked of a transport, and how it can fail.
 
+// Part of the interface in `testing` alone.
+#![cfg_attr(not(feature = "test-util"), allow(unreachable_pub))]
+
 pub(crate) mod http;
 
 use std::{fmt, time::Duration};
@@ -10,7 +13,7 @@ use hyper::body::Bytes;
 
 /// Why the server did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nobody listens.
     Unreachable,
     /// No answer, or none that makes sense: a cut connection, garbage, a 5xx.
@@ -35,14 +38,14 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 /// An ask that the server has admitted; the decision is still to come.
-pub(crate) type Pending = BoxFuture<'static, Result<AskResponse, Fault>>;
+pub type Pending = BoxFuture<'static, Result<AskResponse, Fault>>;
 
 /// A watch stream in bytes.
-pub(crate) type Bytestream = BoxStream<'static, Result<Bytes, Fault>>;
+pub type Bytestream = BoxStream<'static, Result<Bytes, Fault>>;
 
 /// Carries requests to the server. No time limits of its own: whoever calls has them, and dropping a future
 /// cancels its request.
-pub(crate) trait Transport: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// Sends an ask; resolves when the server has admitted it.
     fn ask(&self, ask: &AskRequest) -> BoxFuture<'static, Result<Pending, Fault>>;
 

@@ -6,11 +6,7 @@ use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
 use tokio::{sync::watch::Receiver, time::timeout};
 
 use super::{Core, DependencyState, Path, Started, Switch};
-use crate::{
-    backoff::{fresh_rng, uniform},
-    clock::Moment,
-    transport::Fault,
-};
+use crate::{backoff::uniform, clock::Moment, transport::Fault};
 
 /// How often to sync unless the server says otherwise.
 const EVERY: Duration = Duration::from_millis(1000);
@@ -31,16 +27,18 @@ pub(crate) struct Acked(BTreeMap<Arc<str>, Totals>);
 /// Syncs until the last handle is gone, and once more then.
 pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
     let core = Arc::clone(&started.0);
-    let mut rng = fresh_rng();
+    let mut rng = core.rng();
     while !core.is_shut_down() {
         let wait = match core.sync().await {
             Ok(wish) => wish,
             Err(_) => EVERY / 2 + uniform(EVERY / 2, &mut rng),
         };
+        // In a fixed order, so that a seeded client does the same in every run.
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = core.sync_soon.notified() => {}
+            biased;
             _ = stop.changed() => break,
+            () = core.sync_soon.notified() => {}
+            () = tokio::time::sleep(wait) => {}
         }
     }
     // The counts since the last sync; nobody is left to repeat it.

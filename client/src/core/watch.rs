@@ -10,7 +10,7 @@ use tokio::{sync::watch::Receiver, time::timeout};
 
 use super::{Core, Path};
 use crate::{
-    backoff::{Backoff, fresh_rng, uniform},
+    backoff::{Backoff, uniform},
     clock::Moment,
     transport::{Bytestream, Fault},
 };
@@ -35,20 +35,23 @@ const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Watches until the last handle is gone.
 pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
-    let mut watch = Watch { core, last_id: None, failures: 0, rng: fresh_rng(), spread: None };
+    let rng = core.rng();
+    let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None };
     loop {
         tokio::select! {
-            () = watch.once() => {}
+            biased;
             _ = stop.changed() => return,
+            () = watch.once() => {}
         }
         let wait = watch.wait();
         let core = Arc::clone(&watch.core);
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            biased;
+            _ = stop.changed() => return,
             () = core.server_is_back.notified() => {
                 tokio::time::sleep(uniform(BACK_WITHIN, &mut watch.rng)).await;
             }
-            _ = stop.changed() => return,
+            () = tokio::time::sleep(wait) => {}
         }
     }
 }

@@ -72,9 +72,9 @@ struct Serve {
     /// Listen on an address that is not loopback though nobody has to prove who they are
     #[arg(long)]
     insecure: bool,
-    /// The form of the log; DAMPER_LOG says how much of it, such as debug or warn
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// The form of the log, in place of telemetry.log_format; DAMPER_LOG says how much of it, such as debug or warn
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 fn help() -> String {
@@ -141,7 +141,7 @@ fn serve(args: &Serve) -> Result<(), Failure> {
         sources = sources.with_flag("--insecure", &["server", "insecure"], "true");
     }
     let config = sources.read()?;
-    logs::start(args.log_format);
+    logs::start(args.log_format.unwrap_or(config.telemetry().log_format));
     Runtime::new()?.block_on(serve_with(config))
 }
 

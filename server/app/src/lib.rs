@@ -24,12 +24,15 @@ pub mod cli;
 mod config;
 mod guard;
 mod live;
+pub mod local;
 mod logs;
 mod metrics;
+mod mode;
 mod phase;
 mod problem;
 mod serve;
 mod shape;
+mod traces;
 mod wire;
 
 pub use config::{Config, ConfigError, ConfigFault, Sources};

@@ -60,6 +60,7 @@ impl App {
         if another_limit {
             self.callers().limit(config.caller_per_s());
         }
+        self.metrics().show_tenants(config.telemetry().tenants);
         let is_news = another_limit || !changed.is_empty() || config.settings() != current.settings();
         if is_news {
             self.config_changed();

@@ -19,6 +19,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    pub(crate) const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// Logs from now on. A second call in the same process changes nothing.
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::builder()

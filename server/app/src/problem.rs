@@ -236,10 +236,17 @@ pub(crate) fn undecidable(ask: &str, fault: AskFault) -> InvalidField {
     }
 }
 
+impl Fault {
+    /// The status that it is answered with.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.look().0
+    }
+}
+
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let problem = self.problem();
-        let status = self.look().0;
+        let status = self.status();
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))];
         let mut response = (status, kind, body).into_response();

@@ -33,6 +33,6 @@ pub(crate) async fn one(
     state(&app, &name).map(|state| json(&state)).ok_or(Fault::UnknownDependency)
 }
 
-pub(super) fn state(app: &App, name: &str) -> Option<DependencyState> {
+pub(crate) fn state(app: &App, name: &str) -> Option<DependencyState> {
     app.engine().snapshot(name).map(|snapshot| wire::states::state(name, &snapshot))
 }

@@ -8,6 +8,7 @@ use damper_protocol::{Mode, SyncDependency, SyncRequest, SyncResponse, problem::
 use super::json;
 use crate::app::App;
 use crate::body::Sound;
+use crate::traces::Trace;
 use crate::wire;
 
 /// When a client syncs again.
@@ -20,23 +21,34 @@ const NEXT_SYNC_MS: u64 = 1000;
     (status = 200, description = "Counted", body = SyncResponse),
     (status = "4XX", description = "Nothing was counted", body = Problem, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn sync(State(app): State<App>, Sound(request): Sound<SyncRequest>) -> Response {
+pub(crate) async fn sync(
+    State(app): State<App>,
+    trace: Trace,
+    Sound(request): Sound<SyncRequest>,
+) -> Response {
+    trace.tenant(wire::tenant(request.tenant.as_deref()));
+    trace.count("damper.dependencies", request.dependencies.len());
+    json(&answer(&app, &request))
+}
+
+/// Counts a sound request and says what its client is told.
+pub(crate) fn answer(app: &App, request: &SyncRequest) -> SyncResponse {
     let tenant = wire::tenant(request.tenant.as_deref());
     let client = wire::syncs::client_key(tenant, &request.client);
     let mut learning = false;
     let synced = request.dependencies.iter().filter_map(|(name, synced)| {
-        let advice = sync_one(&app, &client, tenant, name, synced)?;
+        let advice = sync_one(app, &client, tenant, name, synced)?;
         learning |= advice.learning;
         Some((name.clone(), wire::syncs::advice(&advice)))
     });
     let dependencies = synced.collect();
-    json(&SyncResponse {
+    SyncResponse {
         epoch: app.epoch().to_owned(),
         config_version: app.live().version(),
         mode: if learning { Mode::Learning } else { Mode::Normal },
         next_sync_ms: NEXT_SYNC_MS,
         dependencies,
-    })
+    }
 }
 
 fn sync_one(app: &App, client: &str, tenant: &str, name: &str, synced: &SyncDependency) -> Option<Advice> {

@@ -43,12 +43,20 @@ struct WatchQuery {
     (status = 503, description = "Going away, or too many streams", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn watch(State(app): State<App>, parameters: Parameters) -> Result<Response, Fault> {
-    let filter = filter(&parameters)?;
+    let given = |name| parameters.all(name).filter(|value| !value.is_empty());
+    let tenant = given("tenant").last();
+    let dependencies: Vec<&str> = given("dependency").collect();
+    must_be_names(tenant, &dependencies)?;
+    follow(app, wire::tenant(tenant), dependencies)
+}
+
+/// The stream of a tenant about these dependencies, or about all of them if there are none.
+pub(crate) fn follow(app: App, tenant: &str, dependencies: Vec<&str>) -> Result<Response, Fault> {
     if app.life().has_reached(Phase::Draining) {
         return Err(Fault::Draining);
     }
     let place = Arc::clone(app.streams()).try_acquire_owned().map_err(|_| Fault::TooManyStreams)?;
-    let watcher = Watcher::new(app, filter, place);
+    let watcher = Watcher::new(app, Filter::new(tenant, dependencies), place);
     let events = stream::unfold(watcher, |mut watcher| async {
         let event = watcher.next().await?;
         Some((Ok::<Event, Infallible>(event), watcher))
@@ -56,15 +64,9 @@ pub(crate) async fn watch(State(app): State<App>, parameters: Parameters) -> Res
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 
-fn filter(parameters: &Parameters) -> Result<Filter, Fault> {
-    let given = |name| parameters.all(name).filter(|value| !value.is_empty());
-    let tenant = given("tenant").last();
-    let dependencies: Vec<&str> = given("dependency").collect();
+fn must_be_names(tenant: Option<&str>, dependencies: &[&str]) -> Result<(), Fault> {
     let of_tenant = tenant.and_then(|tenant| invalid_name("?tenant", tenant));
     let of_dependencies = dependencies.iter().filter_map(|name| invalid_name("?dependency", name));
     let faults: Vec<_> = of_tenant.into_iter().chain(of_dependencies).collect();
-    if !faults.is_empty() {
-        return Err(Fault::Invalid(faults));
-    }
-    Ok(Filter::new(wire::tenant(tenant), dependencies))
+    if faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(faults)) }
 }
