@@ -1,7 +1,7 @@
 """What all dashboards share: one way to say a panel, a variable and a dashboard, and where panels go.
 
 In queries, `@` inside braces stands for the selectors of the dashboard's variables, `@job` for those of recorded
-series, which have no instance.
+series, which have no instance, and `%` for those of the servers alone.
 """
 
 import json
@@ -188,7 +188,7 @@ YES_NO = [{"type": "value", "options": {"0": {"text": "no", "index": 0}, "1": {"
 def label_variable(name, metric, label, about, multi=True):
     made = {
         "name": name, "label": label.capitalize() if name == label else name, "description": about, "type": "query",
-        "datasource": DATASOURCE, "definition": f"label_values({metric}, {label})",
+        "datasource": DATASOURCE,
         "query": {"query": f"label_values({metric}, {label})", "refId": "variable"},
         "refresh": 2, "sort": 1, "hide": 0, "multi": multi, "includeAll": multi, "regex": "", "options": [],
     }
@@ -256,17 +256,19 @@ class Dashboard:
                 "url": "${runbooks}",
             }],
             "annotations": {"list": [
-                mark("Starts", "A server started: a deploy, or a crash", "process_start_time_seconds{@} * 1000", PURPLE,
+                mark("Starts", "A server started: a deploy, or a crash", "process_start_time_seconds{%} * 1000", PURPLE,
                      "damper started"),
                 mark("Configurations", "A configuration came into force",
-                     "damper_config_loaded_timestamp_seconds{@} * 1000", BLUE, "configuration loaded"),
+                     "damper_config_loaded_timestamp_seconds{%} * 1000", BLUE, "configuration loaded"),
             ]},
             "templating": {"list": [datasource_variable(), *self.places(), *self.variables, RUNBOOKS]},
             "panels": self.panels,
         }
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         more = f",{self.selectors}" if self.selectors else ""
-        return text.replace("@job", (JOB + more).replace('"', '\\"')).replace("{@", "{" + (INSTANCE + more).replace('"', '\\"'))
+        for mark_in_query, selector in {"@job": JOB + more, "{@": "{" + INSTANCE + more, "{%": "{" + INSTANCE}.items():
+            text = text.replace(mark_in_query, selector.replace('"', '\\"'))
+        return text
 
     @staticmethod
     def places():
