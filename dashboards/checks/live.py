@@ -92,6 +92,39 @@ def panels(report, stack, boards=None):
     return f"{count} queries have data"
 
 
+# A panel that shows 0 throughout has data too: what must have happened while the test drove the server.
+HAPPENED = {
+    "a retry was shed": 'sum(damper_decisions_total{decision="shed"})',
+    "a retry was delayed": 'sum(damper_decisions_total{reason="after_delay"})',
+    "a retry expired": 'sum(damper_decisions_total{decision="expired"})',
+    "a hedge was decided": 'sum(damper_decisions_total{kind="hedge"})',
+    "shadow mode granted": 'sum(damper_decisions_total{reason="shadow"})',
+    "a breaker opened": 'sum(damper_breaker_transitions_total{to="open"})',
+    "a breaker refused": 'sum(damper_decisions_total{reason="breaker_open"})',
+    "a hold was learnt": "max(max_over_time(damper_hold_seconds[10m]))",
+    "retries were throttled": "1 - min(min_over_time(damper_retry_throttle[10m]))",
+    "another layer was seen to retry": 'max(max_over_time(damper_other_layers_retry[10m]))',
+    "asks waited": "sum(damper_queue_wait_seconds_count)",
+    "first attempts were leased": "max(max_over_time(damper_first_leases[10m]))",
+    "clients went on alone": "sum(damper_emergency_retries_total)",
+    "a token came back": "sum(damper_tokens_returned_total)",
+    "tenants were told apart": "count(count by (tenant) (damper_tenant_decisions_total)) > 3",
+    "names overflowed": "sum(damper_label_overflow_total)",
+    "dependencies were refused": "sum(damper_dependencies_refused_total)",
+    "a reload changed something": 'sum(damper_config_reloads_total{outcome="changed"})',
+    "a reload was refused": 'sum(damper_config_reloads_total{outcome="invalid"})',
+    "operations ended in every way": "min(sum(damper_abandoned_operations_total) or sum(damper_ambiguous_operations_total)"
+                                     " or sum(damper_exhausted_operations_total) or sum(damper_foreign_attempts_total))",
+}
+
+
+def happened(report, stack):
+    for what, expr in HAPPENED.items():
+        if not stack.value(expr) > 0:
+            report.fault("traffic", f"not seen: {what} ({expr})", "drive the server so that it happens (checks/traffic.py)")
+    return f"{len(HAPPENED)} kinds of event"
+
+
 def variables(report, stack):
     count = 0
     for name, board in files.dashboards().items():

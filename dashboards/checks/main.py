@@ -21,6 +21,7 @@ def run(report, stack):
     stack.start_prometheus()
     driven = traffic.Traffic(stack)
     report.step("storm and asks", lambda _: driven.run())
+    report.step("what happened", live.happened, stack)
     names = live.exposed(stack)
     report.step("exposition", live.exposition, stack)
     report.step("references", lambda each: files.references(each, exposed=names))

@@ -99,12 +99,12 @@ DASHBOARD.add(
            overrides=[line("burst", GREY)]),
     stat("Budget not enforced by", "Tokens of grants less tokens taken from the pool: anything but 0 is a bug in damper.",
          "count", "max(abs(damper_tokens_granted_total{@} - damper_tokens_issued_total{@}))", steps(GREEN, (0.001, RED)),
-         decimals=0, runbook="DamperBudgetNotEnforced"),
-    stat("Tokens returned", "Tokens given back unused, each second.", "ops", rate("damper_tokens_returned_total"), decimals=2),
+         decimals=0, h=8, runbook="DamperBudgetNotEnforced"),
+    stat("Tokens returned", "Tokens given back unused, each second.", "ops", rate("damper_tokens_returned_total"), h=8, decimals=2),
     stat("Shadow mode", "Everything is granted, and only counted what would have been refused.", "bool",
-         "max(damper_dependency_shadow{@})", steps(GREEN, (1, PURPLE)), graph="none", runbook="DamperShadowLeftOn"),
+         "max(damper_dependency_shadow{@})", steps(GREEN, (1, PURPLE)), graph="none", h=8, runbook="DamperShadowLeftOn"),
     stat("Shadow grants", "Retries granted because of shadow mode that would have been refused.", "ops",
-         rate("damper_decisions_total", more=',reason="shadow"'), decimals=2),
+         rate("damper_decisions_total", more=',reason="shadow"'), h=8, decimals=2),
 )
 DASHBOARD.row("Queue, first attempts, hedges")
 DASHBOARD.add(

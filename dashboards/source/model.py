@@ -17,7 +17,7 @@ UNITS = {
     "bytes": "bytes",
     "factor": "none",
     "days": "d",
-    "bool": "bool",
+    "bool": "bool_yes_no",
     "text": "none",
 }
 
@@ -101,7 +101,7 @@ def target(index, each):
 REDUCE = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 
-def stat(title, about, unit, expr, thresholds=None, w=4, **more):
+def stat(title, about, unit, expr, thresholds=None, w=4, h=4, **more):
     """One number with its recent course."""
     legend = more.pop("legend", "")
     options = {
@@ -109,7 +109,7 @@ def stat(title, about, unit, expr, thresholds=None, w=4, **more):
         "reduceOptions": REDUCE, "textMode": more.pop("text", "value"), "wideLayout": True,
     }
     return Panel(
-        "stat", title, about, unit, [query(expr, legend)], w, 4, thresholds or steps(BLUE), colouring="thresholds",
+        "stat", title, about, unit, [query(expr, legend)], w, h, thresholds or steps(BLUE), colouring="thresholds",
         options=options, **more,
     )
 

@@ -54,9 +54,9 @@ DASHBOARD.add(
 DASHBOARD.row("Configuration and bounds")
 DASHBOARD.add(
     stat("Configuration", "Version of the configuration in force; two numbers mean that servers differ.", "count",
-         "max by (instance) (damper_config_version{@})", graph="none", legend="{{instance}}"),
+         "max by (instance) (damper_config_version{@})", graph="none", h=7, legend="{{instance}}"),
     stat("Loaded", "How long ago the configuration in force was loaded.", "s",
-         "time() - max(damper_config_loaded_timestamp_seconds{@})", graph="none"),
+         "time() - max(damper_config_loaded_timestamp_seconds{@})", h=7, graph="none"),
     series("Reloads", "Reloads within the step of the graph, by what became of them.", "count",
            query("sum by (outcome) (increase(damper_config_reloads_total{@}[$__rate_interval]))", "{{outcome}}"), bars=True, w=8,
            h=7, runbook="DamperConfigInvalid", overrides=[colour("invalid", RED)]),

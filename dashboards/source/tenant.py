@@ -54,11 +54,11 @@ DASHBOARD.add(table(
         ("Recovered", "share", f"{rate('recovered_operations_total')} / ({rate('affected_operations_total')} > 0)",
          steps(RED, (0.5, YELLOW), (0.8, GREEN))),
         ("Waiting", "count", "sum by (tenant) (damper_tenant_queue_waiting{@})", None),
-    ], key="tenant", w=18,
+    ], key="tenant", w=18, h=8,
 ))
 DASHBOARD.add(
     stat("Names beyond the bound", "Label values that were counted under `_other` instead, within the last hour: raise "
          "max_tenants, or find who makes names of ids.", "count",
          'sum(increase(damper_label_overflow_total{job=~"$job",instance=~"$instance"}[1h]))', steps(GREEN, (1, ORANGE)),
-         w=6, decimals=0, runbook="DamperLabelOverflow"),
+         w=6, h=8, decimals=0, runbook="DamperLabelOverflow"),
 )
