@@ -102,11 +102,11 @@ class Stack:
         self.damper_process = self.start(self.binaries / "damper", "serve", "--config", self.config, "--listen", address)
         self.up(f"{self.damper}/readyz")
 
-    def start_prometheus(self):
+    def start_prometheus(self, lookback="5m"):
         """With the committed files, but for addresses and for time: a second in place of five."""
         shutil.copytree(DASHBOARDS / "prometheus" / "rules", self.folder / "rules")
         rules = self.folder / "rules" / "recording.yml"
-        rules.write_text(rules.read_text().replace("interval: 1m", "interval: 1s"))
+        rules.write_text(rules.read_text().replace("interval: 1m", "interval: 1s").replace("[5m]", f"[{lookback}]"))
         alerts, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         config = (DASHBOARDS / "prometheus" / "prometheus.yml").read_text()
         for old, new in {"127.0.0.1:7117": self.damper.removeprefix("http://"), "127.0.0.1:9093": alerts,

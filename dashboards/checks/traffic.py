@@ -61,7 +61,7 @@ ODD_NAMES = ['say "hi"', "back\\slash", "brace{x=\"1\"}", "grün-日本-🚦", "
 
 class Traffic:
     def __init__(self, stack):
-        self.stack, self.ledger, self.statuses, self.counted = stack, None, {}, 0
+        self.stack, self.ledger, self.counted, self.reports = stack, None, 0, 0
 
     def post(self, path, body, method=None):
         status, text = call(self.stack.damper + path, body, method)
@@ -92,10 +92,9 @@ class Traffic:
     def asks(self):
         for second in range(14):
             begun = time.monotonic()
-            n = second + 1
             self.budget_and_tenants(second)
-            self.hold_and_hedges(n)
-            self.totals(n)
+            self.hold_and_hedges()
+            self.totals()
             self.breaker(second)
             self.callers(second)
             time.sleep(max(0.0, 1 - (time.monotonic() - begun)))
@@ -114,7 +113,7 @@ class Traffic:
         for each in waiting:
             each.start()
 
-    def hold_and_hedges(self, n):
+    def hold_and_hedges(self):
         self.retry("held", failure={"class": "rate_limited", "retry_after_ms": 60_000})
         for kind in ["hedge", "first"]:
             self.retry("search", kind=kind, attempt=1, failure=None)
@@ -124,10 +123,12 @@ class Traffic:
         if token:
             self.post("/v1/tokens/return", {"token": token})
 
-    def totals(self, n):
+    def totals(self):
         """Reports of clients: a dependency under overload, and one that another layer retries."""
+        self.reports += 1
+        n = self.reports
         for tenant in ["checkout", "batch"]:
-            self.sync("search", tenant, {"logical": 60 * n, "physical": 90 * n, "success": 50 * n, "affected": 12 * n, "recovered": 4 * n,
+            self.sync("search", tenant, {"logical": 60 * n, "physical": 90 * n, "success": 52 * n, "affected": 12 * n, "recovered": 4 * n,
                                          "failures": {"transient": 3 * n, "rate_limited": 20 * n, "invalid": n},
                                          "sources": {"runtime": 20 * n, "application": 4 * n},
                                          "reasons": {"timeout": 3 * n, "no_resources": 2 * n},

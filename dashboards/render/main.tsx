@@ -5,7 +5,7 @@ import {
   identityOverrideProcessor, numberOverrideProcessor, ThemeContext, thresholdsOverrideProcessor, toDataFrame,
   unitOverrideProcessor, valueMappingsOverrideProcessor, VizOrientation, type DataFrame,
 } from '@grafana/data';
-import { BarGauge, BigValue, GlobalStyles, PanelChrome, Table, TimeSeries } from '@grafana/ui';
+import { BarGauge, BigValue, GlobalStyles, PanelChrome, TimeSeries } from '@grafana/ui';
 import { Component, type ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
 
@@ -87,16 +87,31 @@ function Bars({ panel, width, height }: any) {
   return <>{shown.map((frame, index) => (
     <BarGauge key={index} width={width} height={Math.min(34, height / shown.length) - 4} theme={theme} display={frame.fields[1].display}
       field={{ ...frame.fields[1].config, min: 0, max: panel.fieldConfig.defaults.color.mode === 'thresholds' ? Math.max(1, top) : top }}
-      value={values[index]} alignmentFactors={getDisplayValueAlignmentFactors(values)} text={{ titleSize: 13, valueSize: 14 }} orientation={VizOrientation.Horizontal} itemSpacing={4}
+      value={values[index]} alignmentFactors={getDisplayValueAlignmentFactors(values.map((display) => ({ display })) as any)} text={{ titleSize: 13, valueSize: 14 }} orientation={VizOrientation.Horizontal} itemSpacing={4}
       displayMode={panel.options.displayMode} showUnfilled={false} />
   ))}</>;
+}
+
+// Grafana's own table does not load outside of Grafana; the values, units and colours are its own all the same.
+function PlainTable({ frame }: { frame: DataFrame }) {
+  const cell = (numeric: boolean) => ({ padding: '5px 10px', textAlign: numeric ? 'right' as const : 'left' as const, borderBottom: '1px solid #e4e5e6' });
+  const text = (field: any, row: number) => {
+    const value = field.display(field.values[row]);
+    return field.values[row] === null ? '' : `${value.prefix ?? ''}${value.text}${value.suffix ?? ''}`;
+  };
+  return <table style={{ width: '100%', fontSize: 13 }}>
+    <thead><tr>{frame.fields.map((field) => <th key={field.name} style={cell(field.type === FieldType.number)}>{field.name}</th>)}</tr></thead>
+    <tbody>{Array.from({ length: frame.length }, (_, row) => <tr key={row}>{frame.fields.map((field) => (
+      <td key={field.name} style={{ ...cell(field.type === FieldType.number), color: field.config.custom?.cellOptions?.type === 'color-text' ? field.display!(field.values[row]).color : undefined }}>{text(field, row)}</td>
+    ))}</tr>)}</tbody>
+  </table>;
 }
 
 function Body({ panel, width, height }: any) {
   switch (panel.type) {
     case 'stat': return <Stat {...{ panel, width, height }} />;
     case 'bargauge': return <Bars {...{ panel, width, height }} />;
-    case 'table': return <Table data={dressed(panel, [joined(panel)])[0]} width={width} height={height} />;
+    case 'table': return <PlainTable frame={dressed(panel, [joined(panel)])[0]} />;
     case 'timeseries': {
       const shown = dressed(panel, frames(panel));
       return shown.length === 0 ? <>No data</> : <TimeSeries frames={shown} structureRev={1} width={width} height={height} timeRange={range as any} timeZone="utc"

@@ -34,7 +34,7 @@ DASHBOARD.add(
            "Operations per second that fit the capacity: with the failures of now; with damper's budget whatever fails; and "
            "without a budget if everything failed. The gap between the last two is what damper is worth. Choose one dependency.",
            "ops", query(f"sum({DEMAND})", "operations now"),
-           query(f"sum({R}safe_operations:rate5m{{@job}})", "safe with the failures of now"),
+           query(f"sum({R}safe_operations:rate5m{{@job}} or {CAPACITY})", "safe with the failures of now"),
            query(f"sum({R}safe_operations_budgeted:rate5m{{@job}})", "safe with the budget, whatever fails"),
            query(f"sum({R}safe_operations_unbudgeted:rate5m{{@job}})", "safe without a budget"), h=9,
            overrides=[colour("operations now", BLUE), line("safe with the failures.*", GREEN), line("safe with the budget.*", YELLOW),

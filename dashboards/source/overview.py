@@ -13,11 +13,11 @@ LOGICAL = "sum(rate(damper_logical_operations_total{@}[$__rate_interval]))"
 ASKS = "sum(rate(damper_decisions_total{@,kind=\"retry\"}[$__rate_interval]))"
 
 DASHBOARD.add(
-    stat("Amplification, worst dependency",
+    stat("Worst amplification",
          "Attempts per operation over the last minute, of the dependency where it is highest. 1 means no retries.",
          "factor", f"max({WORST})", steps(GREEN, (1.3, YELLOW), (2, RED)), decimals=2, runbook="DamperAmplificationHigh"),
-    stat("Observed over expected, worst",
-         "Measured amplification over what the failure share and the policy explain. Above 1.1 another layer retries, or "
+    stat("Observed / expected",
+         "Measured amplification over what the failure share and the policy explain, where that is highest. Above 1.1 another layer retries, or "
          "failures are not independent.",
          "factor", "max(damper_amplification{@,window=\"1m\"} / damper_expected_amplification{@,window=\"1m\"})",
          steps(GREEN, (1.1, YELLOW), (1.3, RED)), decimals=2, runbook="DamperAmplificationUnexplained"),

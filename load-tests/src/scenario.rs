@@ -4,16 +4,21 @@
 //! that is silently ignored makes a load test prove the wrong thing.
 
 mod check;
+mod dependency;
 mod expect;
 mod source;
+mod traffic;
+mod way;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use dependency::{Account, Dependency, Phase, Spread};
 pub use expect::{Bound, Measure};
 pub use source::{EMBEDDED, ScenarioError, load, parse};
+pub use traffic::{Above, Arrival, Assignment, Pacing, Tenant, Traffic};
+pub use way::Way;
 
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +46,9 @@ pub struct Scenario {
     /// What happens to the server of the way `damper`.
     #[serde(default)]
     pub events: Vec<Event>,
+    /// How it is run in virtual time; storms take no notice of it.
+    #[serde(default)]
+    pub drill: Drill,
     /// What must hold: way, then measure, then bound.
     #[serde(default)]
     pub expect: BTreeMap<Way, BTreeMap<Measure, Bound>>,
@@ -48,138 +56,6 @@ pub struct Scenario {
 
 const fn one() -> u64 {
     1
-}
-
-/// How the fleet retries.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// Not at all.
-    None,
-    /// Each client for itself: some attempts, exponential backoff, jitter.
-    Local,
-    /// Through damper.
-    Damper,
-}
-
-impl Way {
-    /// All ways, in the order in which they run.
-    pub const ALL: [Self; 3] = [Self::None, Self::Local, Self::Damper];
-
-    /// The word that stands for it in scenarios and reports.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Local => "local",
-            Self::Damper => "damper",
-        }
-    }
-}
-
-/// The operations of a fleet.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Traffic {
-    /// Logical operations per second, all clients together.
-    pub arrival_per_s: f64,
-    /// How they are spaced.
-    #[serde(default)]
-    pub pacing: Pacing,
-    /// Client instances that take turns.
-    pub clients: u64,
-    /// Time for a whole operation, all attempts and waits included, in milliseconds.
-    pub deadline_ms: u64,
-    /// Time for one attempt, in milliseconds.
-    pub attempt_timeout_ms: u64,
-}
-
-impl Traffic {
-    /// Time for a whole operation.
-    #[must_use]
-    pub const fn deadline(&self) -> Duration {
-        Duration::from_millis(self.deadline_ms)
-    }
-
-    /// Time for one attempt.
-    #[must_use]
-    pub const fn attempt_timeout(&self) -> Duration {
-        Duration::from_millis(self.attempt_timeout_ms)
-    }
-}
-
-/// How arrivals are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pacing {
-    /// Evenly.
-    #[default]
-    Even,
-    /// With exponential gaps.
-    Poisson,
-}
-
-/// The flaky dependency; [`crate::flaky`] says how it behaves.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dependency {
-    /// Its name in the server.
-    pub name: String,
-    /// Attempts per second that it can work off.
-    pub capacity_per_s: f64,
-    /// Attempts that may wait; one more is refused with 503 at once.
-    pub queue_limit: u64,
-    /// Time that an attempt takes beside its turn in the queue, in milliseconds.
-    pub latency_ms: u64,
-    /// What a refusal (429, or 503 of a full queue) costs, as a share of an attempt's work.
-    #[serde(default)]
-    pub refusal_cost: f64,
-    /// The account's rate limit.
-    #[serde(default)]
-    pub account: Option<Account>,
-    /// What changes and when; each phase lasts until the next one starts.
-    #[serde(default)]
-    pub phases: Vec<Phase>,
-}
-
-/// A rate limit as providers of metered APIs have it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Account {
-    /// Requests per second.
-    pub per_s: f64,
-    /// Length of the sliding window over which they are counted, in milliseconds.
-    #[serde(default = "thousand")]
-    pub window_ms: u64,
-    /// Whether a request answered 429 counts too.
-    #[serde(default)]
-    pub counts_refused: bool,
-}
-
-const fn thousand() -> u64 {
-    1000
-}
-
-/// A stretch of time in the dependency's life.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Phase {
-    /// When it starts, in seconds.
-    pub from_s: f64,
-    /// Share of attempts that fail with 503, each independently of the others.
-    pub failure_share: f64,
-}
-
-impl Dependency {
-    /// The failure share that is in force `at` so long after the start.
-    #[must_use]
-    pub fn failure_share(&self, at: Duration) -> f64 {
-        let at_s = at.as_secs_f64();
-        let current = self.phases.iter().rev().find(|phase| phase.from_s <= at_s);
-        current.map_or(0.0, |phase| phase.failure_share)
-    }
 }
 
 /// The retries of one client that knows nothing of the others. The defaults are what a careful-looking wrapper
@@ -210,6 +86,40 @@ impl Default for LocalRetries {
             cap_ms: 2000,
             jitter: true,
             honour_retry_after: false,
+        }
+    }
+}
+
+/// How a scenario is run in virtual time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Drill {
+    /// Which ways are compared.
+    pub ways: Vec<Way>,
+    /// How many seeds the expectations have to hold for, from the scenario's own on.
+    pub seeds: u64,
+    /// Fleets of these sizes, one after the other, in place of `traffic.clients`.
+    pub clients: Vec<u64>,
+    /// How long a message between a client and the server takes, each way, in milliseconds.
+    pub latency_ms: u64,
+    /// Share of messages that are lost.
+    pub loss: f64,
+    /// Whether the rules of peers wait before a retry as their originals do.
+    pub peer_backoff: bool,
+    /// When the trouble is over, in seconds: from then on the time to recover counts.
+    pub over_s: Option<u64>,
+}
+
+impl Default for Drill {
+    fn default() -> Self {
+        Self {
+            ways: Way::ALL.to_vec(),
+            seeds: 1,
+            clients: Vec::new(),
+            latency_ms: 1,
+            loss: 0.0,
+            peer_backoff: true,
+            over_s: None,
         }
     }
 }

@@ -10,10 +10,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use damper_load::flaky::{self, Flaky};
+use damper_load::flaky::{self, Desk, Flaky, Model};
 use damper_load::measure::{Outcome, Recorder, Second};
-use damper_load::scenario::{Account, Dependency, Phase};
-use damper_load::ways::{Operation, Wire};
+use damper_load::scenario::{Account, Dependency, Phase, Spread};
+use damper_load::ways::{Operation, Road, Wire};
 
 fn dependency() -> Dependency {
     Dependency {
@@ -21,6 +21,8 @@ fn dependency() -> Dependency {
         capacity_per_s: 1000.0,
         queue_limit: 100,
         latency_ms: 1,
+        latency: Spread::Fixed,
+        collapse_ms: 0,
         refusal_cost: 0.0,
         account: None,
         phases: vec![],
@@ -29,16 +31,18 @@ fn dependency() -> Dependency {
 
 async fn started(dependency: &Dependency, timeout_ms: u64) -> (Flaky, Wire, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
-    let flaky = flaky::serve(dependency, 1, Arc::clone(&recorder)).await.unwrap();
+    let flaky = flaky::serve(Desk::new(Model::new(dependency, 1), Arc::clone(&recorder))).await.unwrap();
     let url = format!("http://{}/", flaky.address());
-    let wire = Wire::new(url, Arc::clone(&recorder), Duration::from_millis(timeout_ms), 4).unwrap();
+    let road = Road::http(url).unwrap();
+    let wire = Wire::new(road, Arc::clone(&recorder), 0, Duration::from_millis(timeout_ms), 4);
     (flaky, wire, recorder)
 }
 
 async fn outcomes(wire: &Wire, operations: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for number in 0..operations {
-        outcomes.push(wire.attempt(&Operation::new(number, Duration::from_secs(10)), 1).await);
+        outcomes
+            .push(wire.attempt(&Operation::new(number, Duration::ZERO, Duration::from_secs(10)), 1).await);
     }
     outcomes
 }
@@ -49,7 +53,7 @@ fn total(recorder: &Recorder) -> Second {
 
 #[tokio::test]
 async fn the_same_seed_fails_the_same_operations() {
-    let phases = vec![Phase { from_s: 0.0, failure_share: 0.3 }];
+    let phases = vec![Phase { failure_share: 0.3, ..Phase::default() }];
     let dependency = Dependency { phases, ..dependency() };
     let (_first, one, recorder) = started(&dependency, 5000).await;
     let (_second, other, _) = started(&dependency, 5000).await;
@@ -83,9 +87,9 @@ async fn a_full_queue_refuses_and_work_for_callers_that_hung_up_is_done_for_noth
     let calls: Vec<_> = (0..5)
         .map(|number| {
             let wire = Arc::clone(&wire);
-            tokio::spawn(
-                async move { wire.attempt(&Operation::new(number, Duration::from_secs(5)), 1).await },
-            )
+            tokio::spawn(async move {
+                wire.attempt(&Operation::new(number, Duration::ZERO, Duration::from_secs(5)), 1).await
+            })
         })
         .collect();
     let mut seen = Vec::new();
@@ -106,7 +110,7 @@ async fn a_full_queue_refuses_and_work_for_callers_that_hung_up_is_done_for_noth
 #[tokio::test]
 async fn attempts_are_told_apart_by_their_number() {
     let (_flaky, wire, recorder) = started(&dependency(), 5000).await;
-    let operation = Operation::new(1, Duration::from_secs(5));
+    let operation = Operation::new(1, Duration::ZERO, Duration::from_secs(5));
     for number in 1..=3 {
         wire.attempt(&operation, number).await;
     }

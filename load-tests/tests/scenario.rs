@@ -127,7 +127,7 @@ error_share = { at_most = 1, from_s = 9, until_s = 9 }"#,
 #[test]
 fn the_failure_share_follows_the_phases() {
     let scenario = load("incident-0312").unwrap();
-    let share = |s| scenario.dependency.failure_share(std::time::Duration::from_secs(s));
+    let share = |s| scenario.dependency.phase(std::time::Duration::from_secs(s)).failure_share;
     assert_eq!([share(0), share(4), share(5), share(19), share(20)], [0.0, 0.0, 0.125, 0.125, 0.0]);
 }
 

@@ -43,7 +43,7 @@ async fn run_storm(args: Storm, stop: &stop::Stop) -> End {
     };
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.duration_s = args.duration.unwrap_or(scenario.duration_s);
-    let ways = args.only.map_or_else(|| Way::ALL.to_vec(), |way| vec![way]);
+    let ways = args.only.map_or_else(|| Way::STORM.to_vec(), |way| vec![way]);
     let server = args.server.map_or(ServerChoice::Own(ANY_PORT), ServerChoice::Running);
     let order = Order { scenario, ways, server };
     match storm::run(&order, &Live, stop).await {

@@ -1,174 +1,19 @@
-//! The recorder that the fleet and the dependency share, and its unit, the second.
+//! The recorder that the fleet and the dependency share.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::time::Instant;
 
-/// Attempts are told apart up to this number; later ones are counted as this one.
-pub const ATTEMPT_BUCKETS: usize = 8;
-
-/// How the dependency answered an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// 200.
-    Success,
-    /// 503 for its own failure share.
-    Failure,
-    /// 503 because its queue was full.
-    QueueFull,
-    /// 429.
-    Limited,
-    /// Not at all: the caller had hung up. The work was done.
-    Abandoned,
-}
-
-/// How an attempt ended as the client sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// 200.
-    Success,
-    /// 503.
-    Unavailable,
-    /// 429, with the Retry-After.
-    RateLimited(Option<Duration>),
-    /// No answer in time.
-    Timeout,
-    /// The connection broke, or the answer is none that the dependency gives.
-    Broken,
-}
-
-/// What became of a retry that was wanted and not sent at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It was sent, after a wait in the delay queue.
-    Delayed,
-    /// It waited until its window closed.
-    Expired,
-    /// It was refused.
-    Shed,
-}
-
-/// What happened within one second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Second {
-    /// Operations started.
-    pub offered: u64,
-    /// Attempts that arrived at the dependency, by number; the first field is first attempts.
-    pub by_attempt: [u64; ATTEMPT_BUCKETS],
-    /// Attempts that the dependency failed for its own failure share.
-    pub failed_by_cause: u64,
-    /// Attempts that it refused because its queue was full.
-    pub queue_full: u64,
-    /// Attempts that it worked off for a caller that had hung up.
-    pub abandoned: u64,
-    /// Attempts that ended with 200.
-    pub ok: u64,
-    /// Attempts that ended with 503.
-    pub unavailable: u64,
-    /// Attempts that ended with 429.
-    pub rate_limited: u64,
-    /// Attempts that got no answer in time.
-    pub timeouts: u64,
-    /// Attempts that ended in another way.
-    pub broken: u64,
-    /// First attempts that succeeded.
-    pub first_ok: u64,
-    /// First attempts that failed: the operations affected.
-    pub affected: u64,
-    /// Attempts that failed, could be retried, and were not the last that the policy allows.
-    pub wanted: u64,
-    /// Operations that succeeded.
-    pub succeeded: u64,
-    /// Of these, operations that succeeded after a failure.
-    pub recovered: u64,
-    /// Operations that failed.
-    pub failed: u64,
-    /// Of these, operations that sent no attempt.
-    pub unsent: u64,
-    /// Retries that were sent after a wait in the delay queue.
-    pub delayed: u64,
-    /// Retries that waited until their window closed.
-    pub expired: u64,
-    /// Retries that were refused.
-    pub shed: u64,
-}
-
-impl Second {
-    /// Attempts that arrived at the dependency.
-    #[must_use]
-    pub fn physical(&self) -> u64 {
-        self.by_attempt.iter().sum()
-    }
-
-    /// Retries that arrived at the dependency.
-    #[must_use]
-    pub fn executed(&self) -> u64 {
-        self.by_attempt.iter().skip(1).sum()
-    }
-
-    /// Attempts that ended.
-    #[must_use]
-    pub const fn ended(&self) -> u64 {
-        self.ok + self.errors()
-    }
-
-    /// Attempts that ended badly.
-    #[must_use]
-    pub const fn errors(&self) -> u64 {
-        self.unavailable + self.rate_limited + self.timeouts + self.broken
-    }
-
-    /// Attempts that ended badly for another reason than the dependency's own failure share.
-    #[must_use]
-    pub const fn inflicted(&self) -> u64 {
-        self.queue_full + self.rate_limited + self.timeouts + self.broken
-    }
-}
-
-impl AddAssign<&Second> for Second {
-    fn add_assign(&mut self, other: &Self) {
-        for (mine, theirs) in self.by_attempt.iter_mut().zip(other.by_attempt) {
-            *mine += theirs;
-        }
-        self.offered += other.offered;
-        self.failed_by_cause += other.failed_by_cause;
-        self.queue_full += other.queue_full;
-        self.abandoned += other.abandoned;
-        self.ok += other.ok;
-        self.unavailable += other.unavailable;
-        self.rate_limited += other.rate_limited;
-        self.timeouts += other.timeouts;
-        self.broken += other.broken;
-        self.first_ok += other.first_ok;
-        self.affected += other.affected;
-        self.wanted += other.wanted;
-        self.succeeded += other.succeeded;
-        self.recovered += other.recovered;
-        self.failed += other.failed;
-        self.unsent += other.unsent;
-        self.delayed += other.delayed;
-        self.expired += other.expired;
-        self.shed += other.shed;
-    }
-}
-
-impl<'a> std::iter::Sum<&'a Self> for Second {
-    fn sum<I: Iterator<Item = &'a Self>>(seconds: I) -> Self {
-        seconds.fold(Self::default(), |mut total, second| {
-            total += second;
-            total
-        })
-    }
-}
+use super::{ATTEMPT_BUCKETS, Answer, Outcome, Refusal, Second};
 
 #[derive(Debug, Default)]
 struct Records {
     seconds: Vec<Second>,
     reasons: BTreeMap<String, u64>,
+    arrivals: Vec<Duration>,
+    retries: Vec<Vec<u64>>,
 }
 
 /// Counts what happens, by the second.
@@ -209,6 +54,18 @@ impl Recorder {
         self.records.lock().seconds.clone()
     }
 
+    /// When attempts arrived at the dependency, in order.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Duration> {
+        self.records.lock().arrivals.clone()
+    }
+
+    /// Retries sent, by tenant and second.
+    #[must_use]
+    pub fn retries_by_tenant(&self) -> Vec<Vec<u64>> {
+        self.records.lock().retries.clone()
+    }
+
     /// Why retries were delayed, refused or expired: reason and count.
     #[must_use]
     pub fn reasons(&self) -> BTreeMap<String, u64> {
@@ -229,6 +86,16 @@ impl Recorder {
                 *count += 1;
             }
         });
+        let now = self.now();
+        self.records.lock().arrivals.push(now);
+    }
+
+    /// A tenant sends a retry. Tenants are numbered from 0.
+    pub fn retried(&self, tenant: usize) {
+        let index = self.index(self.now());
+        let mut records = self.records.lock();
+        let per_second = slot(&mut records.retries, tenant);
+        *slot(per_second, index) += 1;
     }
 
     /// The dependency is done with an attempt.
@@ -237,7 +104,7 @@ impl Recorder {
             Answer::Failure => second.failed_by_cause += 1,
             Answer::QueueFull => second.queue_full += 1,
             Answer::Abandoned => second.abandoned += 1,
-            Answer::Success | Answer::Limited => {}
+            Answer::Success | Answer::Wrong | Answer::Limited { .. } => {}
         });
     }
 
@@ -250,16 +117,20 @@ impl Recorder {
                 Outcome::Unavailable => second.unavailable += 1,
                 Outcome::RateLimited(_) => second.rate_limited += 1,
                 Outcome::Timeout => second.timeouts += 1,
+                Outcome::Wrong => second.wrong += 1,
                 Outcome::Broken => second.broken += 1,
             }
             second.first_ok += u64::from(attempt == 1 && success);
             second.affected += u64::from(attempt == 1 && !success);
-            second.wanted += u64::from(!success && !last);
+            second.wanted += u64::from(outcome.is_retryable() && !last);
         });
     }
 
-    /// An operation ended. `first_ok` is how its first attempt ended, if it sent one.
-    pub fn ended(&self, first_ok: Option<bool>, success: bool) {
+    /// An operation that started at `started` has ended. `first_ok` is how its first attempt ended, if it sent one.
+    pub fn ended(&self, started: Duration, first_ok: Option<bool>, success: bool) {
+        if success {
+            self.count_at(started, |second| second.fulfilled += 1);
+        }
         self.count(|second| {
             second.succeeded += u64::from(success);
             second.recovered += u64::from(success && first_ok == Some(false));
@@ -279,15 +150,26 @@ impl Recorder {
     }
 
     fn count(&self, update: impl FnOnce(&mut Second)) {
-        let index = usize::try_from(self.now().as_secs()).unwrap_or(usize::MAX);
-        let mut records = self.records.lock();
-        if records.seconds.len() <= index {
-            records.seconds.resize(index + 1, Second::default());
-        }
-        if let Some(second) = records.seconds.get_mut(index) {
-            update(second);
-        }
+        self.count_at(self.now(), update);
     }
+
+    fn count_at(&self, moment: Duration, update: impl FnOnce(&mut Second)) {
+        let index = self.index(moment);
+        update(slot(&mut self.records.lock().seconds, index));
+    }
+
+    /// The second of a moment. A run is shorter than a day: whatever a clock does, no table grows beyond it.
+    fn index(&self, moment: Duration) -> usize {
+        usize::try_from(moment.as_secs().min(86_400)).unwrap_or_default()
+    }
+}
+
+/// The place at `index`, which is made if it is not there.
+fn slot<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
+    if table.len() <= index {
+        table.resize(index + 1, T::default());
+    }
+    table.get_mut(index).unwrap_or_else(|| unreachable!("it was made"))
 }
 
 #[cfg(test)]
@@ -314,10 +196,10 @@ mod tests {
         recorder.attempted(1, Outcome::Unavailable, false);
         recorder.attempted(2, Outcome::RateLimited(None), false);
         recorder.attempted(3, Outcome::Success, false);
-        recorder.ended(Some(false), true);
+        recorder.ended(Duration::ZERO, Some(false), true);
         recorder.attempted(1, Outcome::Success, false);
-        recorder.ended(Some(true), true);
-        recorder.ended(None, false);
+        recorder.ended(Duration::ZERO, Some(true), true);
+        recorder.ended(Duration::ZERO, None, false);
         let total: Second = recorder.seconds().iter().sum();
         assert_eq!((total.affected, total.recovered, total.succeeded, total.failed), (1, 1, 2, 1));
         assert_eq!((total.first_ok, total.wanted, total.unsent), (1, 2, 1));
@@ -349,6 +231,6 @@ mod tests {
         assert_eq!(twice["by_attempt"][7], 2);
         let ones = serde_json::to_string(&Second::default()).unwrap().replace('0', "1");
         let ones: BTreeMap<String, serde_json::Value> = serde_json::from_str(&ones).unwrap();
-        assert_eq!(ones.len(), 20, "a new field belongs into AddAssign, and here");
+        assert_eq!(ones.len(), 22, "a new field belongs into AddAssign, and here");
     }
 }

@@ -106,7 +106,7 @@ pub fn expected_amplification(seconds: &[Second], dependency: &Dependency, max_a
     let mut operations = 0.0;
     let mut attempts = 0.0;
     for (start_s, second) in (0_u64..).zip(seconds) {
-        let share = dependency.failure_share(std::time::Duration::from_secs(start_s));
+        let share = dependency.phase(std::time::Duration::from_secs(start_s)).failure_share;
         let mut chance = 1.0;
         for _ in 0..max_attempts {
             attempts += chance * second.offered as f64;
@@ -189,9 +189,11 @@ mod tests {
             capacity_per_s: 130.0,
             queue_limit: 1,
             latency_ms: 0,
+            latency: Default::default(),
+            collapse_ms: 0,
             refusal_cost: 0.0,
             account: None,
-            phases: vec![Phase { from_s: 0.0, failure_share: 0.12 }],
+            phases: vec![Phase { failure_share: 0.12, ..Phase::default() }],
         };
         let seconds = [Second { offered: 120, ..Second::default() }; 3];
         let expected = |attempts| expected_amplification(&seconds, &dependency, attempts).unwrap();

@@ -24,11 +24,7 @@ impl Progress for Live {
 }
 
 fn heading(way: Way, scenario: &Scenario) -> String {
-    let what = match way {
-        Way::None => "no retries",
-        Way::Local => "each client retries by itself",
-        Way::Damper => "retries from damper's shared budget",
-    };
+    let what = way.about();
     let dependency = &scenario.dependency;
     let limit = dependency
         .account

@@ -70,9 +70,9 @@ fn draw_run(canvas: &mut Canvas, report: &Report, run: &Run, left: f64, top: f64
 
 const fn heading(way: Way) -> &'static str {
     match way {
-        Way::None => "no retries",
         Way::Local => "without damper: each client retries by itself",
         Way::Damper => "with damper: one retry budget for the fleet",
+        other => other.about(),
     }
 }
 
@@ -88,14 +88,14 @@ fn points(seconds: &[Second], figure: impl Fn(&Second) -> Option<f64>) -> Vec<(f
 /// The failure share over time as a line with steps, in percent.
 fn cause(dependency: &Dependency, duration_s: u64) -> Vec<(f64, f64)> {
     let second = |second: u64| {
-        let share = dependency.failure_share(Duration::from_secs(second)) * 100.0;
+        let share = dependency.phase(Duration::from_secs(second)).failure_share * 100.0;
         [(second as f64, share), ((second + 1) as f64, share)]
     };
     (0..duration_s).flat_map(second).collect()
 }
 
 fn shade_cause(canvas: &mut Canvas, chart: &Chart, dependency: &Dependency, duration_s: u64) {
-    let fails = |second: u64| dependency.failure_share(Duration::from_secs(second)) > 0.0;
+    let fails = |second: u64| dependency.phase(Duration::from_secs(second)).failure_share > 0.0;
     let from = (0..duration_s).find(|second| fails(*second));
     let until = (0..duration_s).rev().find(|second| fails(*second));
     if let (Some(from), Some(until)) = (from, until) {

@@ -1,6 +1,9 @@
 //! What the types of a scenario cannot say about its values.
 
-use super::{Action, Bound, Dependency, Event, Measure, Scenario};
+use super::{Action, Bound, Dependency, Drill, Event, Measure, Scenario, Traffic};
+
+/// Most clients of a fleet.
+const MOST_CLIENTS: u64 = 10_000;
 
 /// The mistakes found so far, each with the key that it is about.
 struct Faults(Vec<String>);
@@ -20,6 +23,12 @@ impl Faults {
         self.unless((0.0..=1.0).contains(&value), key, "between 0 and 1");
     }
 
+    fn rises(&mut self, last: &mut f64, at_s: f64, key: &str, what: &str) {
+        let after = at_s > *last && at_s >= 0.0;
+        self.unless(after, key, &format!("0 or more, and after {what} before"));
+        *last = at_s;
+    }
+
     fn within(&mut self, value: u64, most: u64, key: &str) {
         self.unless((1..=most).contains(&value), key, &format!("between 1 and {most}"));
     }
@@ -30,11 +39,8 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
     let mut faults = Faults(Vec::new());
     faults.unless(!scenario.name.trim().is_empty(), "name", "given");
     faults.within(scenario.duration_s, 3600, "duration_s");
-    let traffic = &scenario.traffic;
-    faults.rate(traffic.arrival_per_s, "traffic.arrival_per_s");
-    faults.within(traffic.clients, 10_000, "traffic.clients");
-    faults.within(traffic.deadline_ms, 600_000, "traffic.deadline_ms");
-    faults.within(traffic.attempt_timeout_ms, 600_000, "traffic.attempt_timeout_ms");
+    traffic(&mut faults, &scenario.traffic);
+    drill(&mut faults, &scenario.drill, scenario.duration_s);
     dependency(&mut faults, &scenario.dependency);
     let local = &scenario.local;
     faults.within(local.max_attempts.into(), 100, "local.max_attempts");
@@ -50,6 +56,44 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
     faults.0
 }
 
+fn traffic(faults: &mut Faults, traffic: &Traffic) {
+    faults.rate(traffic.arrival_per_s, "traffic.arrival_per_s");
+    faults.within(traffic.clients, MOST_CLIENTS, "traffic.clients");
+    faults.within(traffic.deadline_ms, 600_000, "traffic.deadline_ms");
+    faults.within(traffic.attempt_timeout_ms, 600_000, "traffic.attempt_timeout_ms");
+    faults.share(traffic.poison_share, "traffic.poison_share");
+    let mut last = -1.0;
+    for (index, phase) in traffic.phases.iter().enumerate() {
+        let key = format!("traffic.phases[{index}]");
+        faults.rate(phase.arrival_per_s, &format!("{key}.arrival_per_s"));
+        faults.rises(&mut last, phase.from_s, &format!("{key}.from_s"), "the phase");
+    }
+    let mut clients = 0_u64;
+    for (index, tenant) in traffic.tenants.iter().enumerate() {
+        let key = format!("traffic.tenants[{index}]");
+        faults.unless(!tenant.name.trim().is_empty(), &format!("{key}.name"), "given");
+        faults.rate(tenant.load, &format!("{key}.load"));
+        faults.within(tenant.clients, MOST_CLIENTS, &format!("{key}.clients"));
+        faults.within(tenant.count, MOST_CLIENTS, &format!("{key}.count"));
+        faults.unless(tenant.from_s >= 0.0, &format!("{key}.from_s"), "0 or more");
+        clients = clients.saturating_add(tenant.clients.saturating_mul(tenant.count));
+    }
+    let need = format!("at most {MOST_CLIENTS} clients in all");
+    faults.unless(clients <= MOST_CLIENTS, "traffic.tenants", &need);
+}
+
+fn drill(faults: &mut Faults, drill: &Drill, duration_s: u64) {
+    faults.within(drill.seeds, 100, "drill.seeds");
+    faults.unless(!drill.ways.is_empty(), "drill.ways", "one way or more");
+    faults.unless(drill.latency_ms <= 60_000, "drill.latency_ms", "at most 60000");
+    faults.share(drill.loss, "drill.loss");
+    for clients in &drill.clients {
+        faults.within(*clients, MOST_CLIENTS, "drill.clients");
+    }
+    let over = drill.over_s.is_none_or(|over_s| over_s < duration_s);
+    faults.unless(over, "drill.over_s", "before the end");
+}
+
 fn dependency(faults: &mut Faults, dependency: &Dependency) {
     faults.unless(!dependency.name.trim().is_empty(), "dependency.name", "given");
     faults.rate(dependency.capacity_per_s, "dependency.capacity_per_s");
@@ -60,13 +104,20 @@ fn dependency(faults: &mut Faults, dependency: &Dependency) {
         faults.rate(account.per_s, "dependency.account.per_s");
         faults.within(account.window_ms, 600_000, "dependency.account.window_ms");
     }
+    faults.unless(dependency.collapse_ms <= 600_000, "dependency.collapse_ms", "at most 600000");
     let mut last = -1.0;
     for (index, phase) in dependency.phases.iter().enumerate() {
         let key = format!("dependency.phases[{index}]");
+        let fails = phase.failure_share + phase.wrong_share;
         faults.share(phase.failure_share, &format!("{key}.failure_share"));
-        let after = phase.from_s > last && phase.from_s >= 0.0;
-        faults.unless(after, &format!("{key}.from_s"), "0 or more, and after the phase before");
-        last = phase.from_s;
+        faults.share(phase.wrong_share, &format!("{key}.wrong_share"));
+        faults.unless(fails <= 1.0, &key, "such that failure_share and wrong_share are at most 1 together");
+        if let Some(capacity_per_s) = phase.capacity_per_s {
+            faults.rate(capacity_per_s, &format!("{key}.capacity_per_s"));
+        }
+        let latency = phase.latency_ms.is_none_or(|latency_ms| latency_ms <= 600_000);
+        faults.unless(latency, &format!("{key}.latency_ms"), "at most 600000");
+        faults.rises(&mut last, phase.from_s, &format!("{key}.from_s"), "the phase");
     }
 }
 
@@ -75,15 +126,13 @@ fn events(faults: &mut Faults, events: &[Event]) {
     let mut running = true;
     for (index, event) in events.iter().enumerate() {
         let key = format!("events[{index}]");
-        let after = event.at_s > last && event.at_s >= 0.0;
-        faults.unless(after, &format!("{key}.at_s"), "0 or more, and after the event before");
+        faults.rises(&mut last, event.at_s, &format!("{key}.at_s"), "the event");
         let (fits, need) = match event.action {
             Action::KillServer => (running, "`start_server`: the server is not running then"),
             Action::StartServer => (!running, "`kill_server`: the server is running then"),
         };
         faults.unless(fits, &format!("{key}.action"), need);
         running = event.action == Action::StartServer;
-        last = event.at_s;
     }
 }
 

@@ -4,22 +4,11 @@ use std::sync::Arc;
 
 use super::StormError;
 use crate::flaky::Flaky;
+use crate::fleet::Members;
 use crate::measure::Recorder;
-use crate::scenario::{Scenario, Way};
-use crate::ways::{Caller, Damper, Local, Wire};
-
-/// Attempts of a policy that does not say.
-const DEFAULT_ATTEMPTS: u32 = 4;
-
-/// Attempts that a way's policy allows to an operation.
-pub(super) fn attempts_of(scenario: &Scenario, way: Way) -> u32 {
-    let policy = || scenario.damper.get("max_attempts")?.as_integer()?.try_into().ok();
-    match way {
-        Way::None => 1,
-        Way::Local => scenario.local.max_attempts,
-        Way::Damper => policy().unwrap_or(DEFAULT_ATTEMPTS),
-    }
-}
+use crate::scenario::{Above, Scenario, Way};
+use crate::ways::rules::{Source, attempts_of};
+use crate::ways::{Alone, Caller, Damper, Layer, Road, Wire};
 
 /// All clients of a way, each with its own connections and identity.
 pub(super) fn callers(
@@ -31,16 +20,24 @@ pub(super) fn callers(
 ) -> Result<Vec<Arc<Caller>>, StormError> {
     let url = format!("http://{}/", dependency.address());
     let (timeout, attempts) = (scenario.traffic.attempt_timeout(), attempts_of(scenario, way));
-    let caller = |client: u64| {
-        let wire = Wire::new(url.clone(), Arc::clone(recorder), timeout, attempts)?;
-        Ok(Arc::new(match way {
-            Way::None => Caller::None(wire),
-            Way::Local => Caller::Local(Local::new(wire, scenario.local.clone(), scenario.seed ^ client)),
-            Way::Damper => {
-                let (id, name) = (format!("load-{client}"), &scenario.dependency.name);
-                Caller::Damper(Damper::new(wire, recorder, server, &id, name)?)
-            }
-        }))
+    let members = Members::of(&scenario.traffic);
+    let rules = Source::of(scenario, way);
+    let caller = |(client, tenant): (u64, &usize)| {
+        let wire = Wire::new(Road::http(url.clone())?, Arc::clone(recorder), *tenant, timeout, attempts);
+        if way != Way::Damper {
+            return Ok(Arc::new(Caller::Alone(Alone::new(wire, rules.rule(), scenario.seed ^ client))));
+        }
+        let owner = members.tenants.get(*tenant).map_or("load", String::as_str);
+        let client = Damper::setup(recorder, server, owner, &format!("load-{client}")).build()?;
+        let layer = match scenario.traffic.above {
+            Above::Nobody => Layer::Nobody,
+            Above::Damper => Layer::Damper(client.dependency(FRONT)),
+            Above::Foreign => Layer::Foreign,
+        };
+        Ok(Arc::new(Caller::Damper(Damper::new(wire, client, &scenario.dependency.name, layer))))
     };
-    (0..scenario.traffic.clients).map(caller).collect()
+    (0..).zip(&members.clients).map(caller).collect()
 }
+
+/// What the layer above calls the service that its operations go to.
+const FRONT: &str = "front";

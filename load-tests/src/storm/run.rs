@@ -8,15 +8,16 @@ use std::time::Duration;
 use damper_protocol::DependencyState;
 use tokio::time::sleep_until;
 
-use super::fleet_of::{attempts_of, callers};
+use super::fleet_of::callers;
 use super::{Order, Progress, Run, ServerChoice, StormError};
-use crate::flaky;
+use crate::flaky::{self, Desk};
 use crate::fleet;
 use crate::measure::Recorder;
 use crate::scenario::{Action, Event, Way};
 use crate::server::Server;
 use crate::stop::Stop;
 use crate::ways::Caller;
+use crate::ways::rules::attempts_of;
 
 /// Time to set the fleet up before the first operation.
 const SET_UP: Duration = Duration::from_millis(300);
@@ -36,7 +37,7 @@ pub(super) async fn run_way(
 ) -> Result<Run, StormError> {
     let scenario = &order.scenario;
     let recorder = Arc::new(Recorder::starting_after(SET_UP));
-    let dependency = flaky::serve(&scenario.dependency, scenario.seed, Arc::clone(&recorder)).await?;
+    let dependency = flaky::serve(Desk::of(scenario, Arc::clone(&recorder))).await?;
     let url = match &order.server {
         ServerChoice::Running(url) => url.clone(),
         ServerChoice::Own(_) => server.as_ref().map(Server::url).unwrap_or_default(),
@@ -117,7 +118,7 @@ async fn happen(
 async fn settle(callers: &[Arc<Caller>], server: &str, dependency: &str) -> Option<DependencyState> {
     let goodbyes = callers.iter().filter_map(|caller| match &**caller {
         Caller::Damper(_) => Some(Arc::clone(caller)),
-        Caller::None(_) | Caller::Local(_) => None,
+        Caller::Alone(_) => None,
     });
     let mut goodbyes: tokio::task::JoinSet<()> = goodbyes
         .map(|caller| async move {

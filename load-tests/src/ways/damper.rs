@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use damper_client::{
-    BuildError, Damper as Client, Deadline, Dependency, Failure, FailureClass, FailureReason, Idempotency,
-    Observer, Reason, StopReason,
+    Builder, Damper as Client, Deadline, Dependency, Failure, FailureClass, FailureReason, Idempotency,
+    Inbound, Observer, Profile, Reason, StopReason,
 };
 
 use super::{Operation, Wire};
@@ -20,29 +21,38 @@ pub struct Damper {
     wire: Wire,
     client: Client,
     dependency: Dependency,
+    layer: Layer,
 }
 
+/// What stands above the client and retries too.
+#[derive(Debug)]
+pub enum Layer {
+    /// Nothing.
+    Nobody,
+    /// Another client of damper, which passes its context on.
+    Damper(Dependency),
+    /// Something that knows nothing of damper.
+    Foreign,
+}
+
+/// Attempts of the layer above, and of the client below it.
+const LAYERED_ATTEMPTS: u32 = 3;
+
+/// The header in which a foreign layer numbers its repeats.
+const FOREIGN_HEADER: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
 impl Damper {
-    /// A client of the server at `server`, named `id`, that calls the dependency of that name.
-    ///
-    /// # Errors
-    /// The address of the server is none.
-    pub fn new(
-        wire: Wire,
-        recorder: &Arc<Recorder>,
-        server: &str,
-        id: &str,
-        dependency: &str,
-    ) -> Result<Self, BuildError> {
+    /// The set-up of a client named `id` that belongs to `tenant`; what it decides is recorded.
+    pub fn setup(recorder: &Arc<Recorder>, server: &str, tenant: &str, id: &str) -> Builder {
         let watcher = Watcher(Arc::clone(recorder));
-        let client = Client::builder(server)
-            .tenant("load")
-            .client_id(id)
-            .name("damper-load")
-            .observer(watcher)
-            .build()?;
+        Client::builder(server).tenant(tenant).client_id(id).name("damper-load").observer(watcher)
+    }
+
+    /// A client that calls the dependency of that name.
+    #[must_use]
+    pub fn new(wire: Wire, client: Client, dependency: &str, layer: Layer) -> Self {
         let dependency = client.dependency(dependency);
-        Ok(Self { wire, client, dependency })
+        Self { wire, client, dependency, layer }
     }
 
     /// The way to the dependency.
@@ -53,16 +63,50 @@ impl Damper {
 
     /// Carries out an operation; returns whether it succeeded.
     pub async fn carry_out(&self, operation: &Operation) -> bool {
-        let call = self
-            .dependency
-            .operation("load")
+        match &self.layer {
+            Layer::Nobody => self.call(operation).await,
+            Layer::Damper(front) => self.below(front, operation).await,
+            Layer::Foreign => self.below_a_stranger(operation).await,
+        }
+    }
+
+    async fn call(&self, operation: &Operation) -> bool {
+        let mut call = self.dependency.operation("load").idempotency(Idempotency::Idempotent);
+        if !matches!(self.layer, Layer::Nobody) {
+            call = call.profile(Profile::standard().with_attempts(LAYERED_ATTEMPTS));
+        }
+        let attempts = call.deadline(Deadline::after(operation.time_left())).call(|_| async move {
+            let outcome = self.wire.attempt(operation, operation.next_attempt()).await;
+            failure(outcome).map_or(Ok(()), Err)
+        });
+        attempts.await.is_ok()
+    }
+
+    async fn below(&self, front: &Dependency, operation: &Operation) -> bool {
+        let request = front
+            .operation("handle")
             .idempotency(Idempotency::Idempotent)
+            .profile(Profile::standard().with_attempts(LAYERED_ATTEMPTS))
             .deadline(Deadline::after(operation.time_left()))
             .call(|attempt| async move {
-                let outcome = self.wire.attempt(operation, attempt.number()).await;
-                failure(outcome).map_or(Ok(()), Err)
+                let mut headers = HeaderMap::new();
+                attempt.inject(&mut headers);
+                match Inbound::from_headers(&headers).scope().run(self.call(operation)).await {
+                    true => Ok(()),
+                    false => Err(Failure::new(FailureClass::Transient).with_code("502")),
+                }
             });
-        call.await.is_ok()
+        request.await.is_ok()
+    }
+
+    async fn below_a_stranger(&self, operation: &Operation) -> bool {
+        for repeat in 0..LAYERED_ATTEMPTS {
+            let headers = HeaderMap::from_iter([(FOREIGN_HEADER, HeaderValue::from(repeat))]);
+            if Inbound::from_headers(&headers).scope().run(self.call(operation)).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Delivers the client's last totals and ends its tasks.
@@ -75,6 +119,7 @@ impl Damper {
 fn failure(outcome: Outcome) -> Option<Failure> {
     match outcome {
         Outcome::Success => None,
+        Outcome::Wrong => Some(Failure::new(FailureClass::Semantic).with_code("wrong_answer")),
         Outcome::Unavailable => Some(Failure::new(FailureClass::Transient).with_code("503")),
         Outcome::Timeout => Some(Failure::new(FailureClass::Transient).with_reason(FailureReason::Timeout)),
         Outcome::Broken => Some(Failure::new(FailureClass::Transient).with_code("broken")),

@@ -65,6 +65,13 @@ pub(crate) struct Telemetry {
     pub(crate) trace_ratio: f64,
 }
 
+impl Telemetry {
+    /// Whether anything differs that is only read at the start.
+    pub(crate) fn needs_a_restart_beside(&self, running: &Self) -> bool {
+        Self { tenants: None, ..self.clone() } != Self { tenants: None, ..running.clone() }
+    }
+}
+
 impl Default for Telemetry {
     fn default() -> Self {
         Self { tenants: None, log_format: LogFormat::Text, otlp_endpoint: None, trace_ratio: 1.0 }

@@ -83,6 +83,9 @@ fn head_is_bounded(request: &Request) -> bool {
 }
 
 #[cfg(test)]
+mod bench;
+
+#[cfg(test)]
 mod tests {
     use axum::body::Body;
 

@@ -32,6 +32,7 @@ mod phase;
 mod problem;
 mod serve;
 mod shape;
+mod sheet;
 mod traces;
 mod wire;
 

@@ -67,7 +67,7 @@ pub(crate) enum Reload {
 impl Reload {
     const ALL: [Self; 3] = [Self::Changed, Self::Unchanged, Self::Invalid];
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "changed",
             Self::Unchanged => "unchanged",

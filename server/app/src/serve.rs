@@ -146,7 +146,7 @@ async fn serve(
     mover: Mover,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let chronicle = tokio::spawn(crate::chronicle::keep(app.engine().changes()));
+    let chronicle = tokio::spawn(crate::chronicle::keep(app.engine().changes(), app.engine().clone()));
     let connections = Connections::default();
     let life = app.life().clone();
     let accepting = tokio::spawn(connections.clone().accept(listener, router(app.clone()), life));
