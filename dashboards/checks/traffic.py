@@ -9,7 +9,7 @@ from stack import call
 
 CONFIG = """
 [server]
-max_dependencies = 12
+max_dependencies = 13
 [telemetry]
 tenants = true
 max_tenants = 3
@@ -128,7 +128,7 @@ class Traffic:
         self.reports += 1
         n = self.reports
         for tenant in ["checkout", "batch"]:
-            self.sync("search", tenant, {"logical": 60 * n, "physical": 90 * n, "success": 52 * n, "affected": 12 * n, "recovered": 4 * n,
+            self.sync("search", tenant, {"logical": 60 * n, "physical": 110 * n, "success": 52 * n, "affected": 12 * n, "recovered": 4 * n,
                                          "failures": {"transient": 3 * n, "rate_limited": 20 * n, "invalid": n},
                                          "sources": {"runtime": 20 * n, "application": 4 * n},
                                          "reasons": {"timeout": 3 * n, "no_resources": 2 * n},

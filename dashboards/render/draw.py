@@ -65,7 +65,7 @@ def draw(name, height):
 def main():
     stack = Stack(sys.argv[1])
     try:
-        stack.start_damper(traffic.CONFIG)
+        stack.start_damper(traffic.CONFIG.replace("max_dependencies = 13", "max_dependencies = 8"))
         # A minute has to stand for a day: the recorded rates look back 20 s in place of 5 min.
         stack.start_prometheus(lookback="20s")
         traffic.ODD_NAMES.clear()

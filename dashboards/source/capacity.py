@@ -57,7 +57,8 @@ DASHBOARD.add(
 )
 DASHBOARD.add(table(
     "Plan", "One line for each dependency. Days left: until the 99th percentile of a week's operations, growing as in the last "
-    "two weeks, reaches the rate that is safe at the 99th percentile of its failures; 3650 means ten years or more.",
+    "two weeks, reaches the rate that is safe at the 99th percentile of its failures; 3650 means ten years or more, and nothing "
+    "less than a week of data.",
     [
         ("Fail (p99)", "share", f"{R}attempt_failures_per_attempts:ratio_rate5m_p99_1w{{@job}}", None),
         ("Attempts allowed", "count", "max by (job, dependency) (damper_dependency_max_attempts{@})", None),
@@ -68,7 +69,7 @@ DASHBOARD.add(table(
         ("Safe operations/s", "ops", f"{R}safe_operations_p99:rate5m{{@job}}", None),
         ("Headroom", "share", f"{R}headroom:rate5m{{@job}} / {CAPACITY}", ROOM),
         ("Days left", "days", f"{R}capacity_left:days{{@job}}", LEFT),
-    ], runbook="DamperCapacityRunsOut",
+    ], h=6, runbook="DamperCapacityRunsOut",
 ))
 DASHBOARD.row("What if $p of attempts failed, with $k attempts each and $growth times the operations?")
 DASHBOARD.add(
@@ -81,6 +82,6 @@ DASHBOARD.add(
     stat("Safe operations per second, if", "The largest rate of operations that fits.", "ops",
          f"sum({CAPACITY}) / {EXPECTED}", decimals=1, w=6),
     bars("Use of the capacity, if", "Attempts per second over the capacity, by dependency. Above 100 % it does not fit.", "share",
-         f"sort_desc({WOULD_BE} / {CAPACITY})", "{{dependency}}", w=24, h=6, colouring="thresholds",
+         f"sort_desc({WOULD_BE} / {CAPACITY})", "{{dependency}}", w=24, h=4, colouring="thresholds",
          thresholds=steps(GREEN, (0.8, YELLOW), (1, RED)), decimals=1),
 )

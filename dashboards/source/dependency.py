@@ -41,7 +41,7 @@ DASHBOARD.add(
          steps(GREEN), text="name", legend="{{state}}", graph="none", runbook="DamperBreakerOpen",
          overrides=[colour("open", RED), colour("half_open", YELLOW)]),
     stat("Operations recovered", "Of the operations whose first attempt failed, those that succeeded in the end.", "share",
-         rate("damper_recovered_operations_total") + " / " + rate("damper_affected_operations_total"),
+         rate("damper_recovered_operations_total") + " / (" + rate("damper_affected_operations_total") + " > 0)",
          steps(RED, (0.5, YELLOW), (0.8, GREEN)), decimals=1, noValue="none affected", runbook="DamperRecoveryLow"),
 )
 DASHBOARD.add(
@@ -144,8 +144,8 @@ DASHBOARD.add(
            query(rate("damper_attempt_failures_by_source_total", "source"), "source {{source}}"),
            query(rate("damper_attempt_failures_by_reason_total", "reason"), "reason {{reason}}"), w=8),
     series("Success before and after retries", "Before: first attempts. After: operations. The gap is what retries win.",
-           "share", query(f"1 - {rate('damper_affected_operations_total')} / {LOGICAL}", "before retries"),
-           query(f"{rate('damper_successful_operations_total')} / {LOGICAL}", "after retries"), w=8, decimals=1,
+           "share", query(f"1 - {rate('damper_affected_operations_total')} / ({LOGICAL} > 0)", "before retries"),
+           query(f"{rate('damper_successful_operations_total')} / ({LOGICAL} > 0)", "after retries"), w=8, decimals=1,
            overrides=[colour("before.*", ORANGE), colour("after.*", GREEN)], runbook="DamperOperationsFail"),
     series("Attempt duration", "How long attempts took.", "s", *quantiles("damper_attempt_duration_seconds", 0.5, 0.9, 0.99), w=8),
     series("Time to recover", "From an operation's first failure to its success.", "s",
