@@ -64,7 +64,10 @@ function joined(panel: any): DataFrame {
     name: renameByName[`Value #${String.fromCharCode(65 + index)}`], type: FieldType.number,
     values: keys.map((wanted) => { const found = answers.find((each) => each.labels[key] === wanted); return found ? Number(found.values[0][1]) : null; }),
   }));
-  return toDataFrame({ fields: [{ name: renameByName[key], type: FieldType.string, values: keys }, ...columns] });
+  const sorted = columns.find((column: any) => column.name === panel.options.sortBy[0].displayName).values;
+  const rows = keys.map((_, row) => row).sort((one, other) => sorted[other] - sorted[one]);
+  const fields = [{ name: renameByName[key], type: FieldType.string, values: keys }, ...columns];
+  return toDataFrame({ fields: fields.map((field) => ({ ...field, values: rows.map((row) => field.values[row]) })) });
 }
 
 const last = (frame: DataFrame) => frame.fields[1].display!(frame.fields[1].values[frame.fields[1].values.length - 1]);

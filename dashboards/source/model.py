@@ -154,7 +154,7 @@ def table(title, about, columns, key="dependency", w=24, h=8, extra=(), **more):
     names = {f"Value #{chr(ord('A') + i)}": column[0] for i, column in enumerate(columns)}
     order = {key: 0, **{value: i + 1 for i, value in enumerate(names)}}
     overrides = [column_override(*column) for column in columns]
-    options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
+    options = {"showHeader": True, "sortBy": [{"displayName": "Operations/s", "desc": True}], "cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
     transformations = [
         {"id": "merge", "options": {}},
         {"id": "organize", "options": {
