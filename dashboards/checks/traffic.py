@@ -55,6 +55,8 @@ max_attempts = 3
 [damper]
 max_attempts = 3
 """
+# How a client's reasons begin when no server answered it in time.
+ALONE = ("emergency", "fail_closed", "circuit_open")
 # Bytes that a label has to escape, and some that take more than one byte.
 ODD_NAMES = ['say "hi"', "back\\slash", "brace{x=\"1\"}", "grün-日本-🚦", "a,b=c"]
 
@@ -85,9 +87,12 @@ class Traffic:
             subprocess.run([self.stack.binaries / "damper-load", "storm", "--scenario", scenario, "--only", "damper",
                             "--server", self.stack.damper, "--json", result], capture_output=True, timeout=60, check=True)
             self.ledger = (name, json.loads(result.read_text())["ways"][0])
-            _, metrics = call(self.stack.damper + "/metrics")
-            if f'damper_emergency_retries_total{{dependency="{name}"}} 0\n' in metrics:
+            if not self.unanswered():
                 return
+
+    def unanswered(self):
+        """Asks that a client gave up on, by its reason: the server may have counted a decision that nobody heard."""
+        return {reason: count for reason, count in self.ledger[1]["reasons"].items() if reason.startswith(ALONE)}
 
     def asks(self):
         for second in range(14):
