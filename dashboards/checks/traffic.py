@@ -92,7 +92,12 @@ class Traffic:
 
     def unanswered(self):
         """Asks that a client gave up on, by its reason: the server may have counted a decision that nobody heard."""
-        return {reason: count for reason, count in self.ledger[1]["reasons"].items() if reason.startswith(ALONE)}
+        name, ledger = self.ledger
+        alone = {reason: count for reason, count in ledger["reasons"].items() if reason.startswith(ALONE)}
+        _, metrics = call(self.stack.damper + "/metrics")
+        if f'damper_emergency_retries_total{{dependency="{name}"}} 0\n' not in metrics:
+            alone["granted without a server"] = "some"
+        return alone
 
     def asks(self):
         for second in range(14):
