@@ -18,6 +18,10 @@ pub struct PlanQuery {
     pub capacity_per_s: Option<f64>,
     /// Retry tokens per second that a shared pool would issue.
     pub retry_per_s: Option<f64>,
+    /// Retry tokens per first attempt that succeeds.
+    pub retry_ratio: Option<f64>,
+    /// `json`, or `csv` for the table alone; otherwise the Accept header decides.
+    pub format: Option<String>,
     /// Take what is left out from this dependency.
     pub dependency: Option<String>,
 }
@@ -40,8 +44,16 @@ pub struct PlanResponse {
     pub fits: Option<bool>,
     /// Attempts per second above the capacity; absent without one.
     pub excess_per_s: Option<f64>,
+    /// Capacity less attempts per second, negative where they do not fit; absent without a capacity.
+    pub headroom_per_s: Option<f64>,
     /// Largest arrival rate whose attempts fit the capacity; absent without one.
     pub safe_arrival_per_s: Option<f64>,
+    /// The same whatever fails, while retries keep to the ratio: capacity / (1 + ratio). Absent without a ratio.
+    pub safe_arrival_by_ratio_per_s: Option<f64>,
+    /// The same whatever fails, while retries keep to the pool: capacity - pool. Absent without a pool.
+    pub safe_arrival_by_pool_per_s: Option<f64>,
+    /// The same if everything fails and nothing limits retries: capacity / attempts.
+    pub safe_arrival_by_attempts_per_s: Option<f64>,
     /// Retries per second that clients would like.
     pub retry_demand_per_s: f64,
     /// Of these, retries per second above the pool. Potential demand, not a prediction of how many are shed:
@@ -61,6 +73,7 @@ pub struct PlanGiven {
     pub max_attempts: u32,
     pub capacity_per_s: Option<f64>,
     pub retry_per_s: Option<f64>,
+    pub retry_ratio: Option<f64>,
 }
 
 /// One number of attempts.
@@ -73,4 +86,7 @@ pub struct PlanRow {
     pub physical_per_s: f64,
     pub logical_success_per_s: f64,
     pub fits: Option<bool>,
+    pub headroom_per_s: Option<f64>,
+    pub safe_arrival_per_s: Option<f64>,
+    pub safe_arrival_by_attempts_per_s: Option<f64>,
 }

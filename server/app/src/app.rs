@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::phase::Life;
 use crate::problem::Fault;
+use crate::traces::Traces;
 
 /// Most watch streams: fewer than connections, so that watchers cannot keep asks out.
 pub(crate) const MOST_STREAMS: u32 = 8192;
@@ -33,16 +34,18 @@ struct Shared {
     live: Live,
     callers: Callers,
     life: Life,
+    traces: Option<Traces>,
     streams: Arc<Semaphore>,
 }
 
 impl App {
     pub(crate) fn new(config: Config, life: Life) -> Self {
         let engine = MemoryEngine::new(config.settings());
-        let metrics = Metrics::new(engine.clone());
+        let metrics = Metrics::new(engine.clone(), config.telemetry().tenants);
+        let traces = Traces::start(config.telemetry(), metrics.spans());
         let (callers, live) = (Callers::new(config.caller_per_s()), Live::new(config));
         let streams = Arc::new(Semaphore::new(MOST_STREAMS as usize));
-        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, live, callers, life, streams }))
+        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, live, callers, life, traces, streams }))
     }
 
     pub(crate) fn engine(&self) -> &MemoryEngine {
@@ -68,6 +71,10 @@ impl App {
 
     pub(crate) fn life(&self) -> &Life {
         &self.0.life
+    }
+
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.0.traces.as_ref()
     }
 
     /// One permit for each watch stream.

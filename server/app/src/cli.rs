@@ -1,5 +1,7 @@
 //! The command line.
 
+mod plan;
+
 use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
@@ -13,9 +15,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::{Config, ConfigError, Sources, reference};
 use crate::logs::{self, LogFormat};
 use crate::serve::{self, ServeError};
+use plan::{NoPlan, Question};
 
 /// A human must look.
 const LOOK: u8 = 1;
+/// The command line asks for what cannot be.
+const USAGE: u8 = 2;
 /// A bug.
 const BUG: u8 = 70;
 /// Try again later.
@@ -28,6 +33,7 @@ Examples:
   damper serve                          a server on 127.0.0.1:7117 that makes dependencies as they come
   damper serve --config damper.toml     what you will run
   damper check --config damper.toml     every mistake of a configuration, or what it would run
+  damper plan --dependency payments     what retries cost, and what arrival rate is safe
   kill -HUP PID                         a running server reads damper.toml again; its log has every mistake
   curl 127.0.0.1:7117/                  the endpoints";
 
@@ -37,7 +43,7 @@ Exit codes:
   1   a human must look: an unreadable or invalid configuration, an overrun shutdown
   2   usage
   70  a bug
-  75  try again later: the address is in use";
+  75  try again later: the address is in use, the server cannot be reached";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -59,6 +65,9 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Prices retries: from numbers, or from what a server sees of a dependency
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(Box<Question>),
 }
 
 #[derive(Debug, Args)]
@@ -72,9 +81,9 @@ struct Serve {
     /// Listen on an address that is not loopback though nobody has to prove who they are
     #[arg(long)]
     insecure: bool,
-    /// The form of the log; DAMPER_LOG says how much of it, such as debug or warn
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
-    log_format: LogFormat,
+    /// The form of the log, in place of telemetry.log_format; DAMPER_LOG says how much of it, such as debug or warn
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 fn help() -> String {
@@ -92,6 +101,8 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error(transparent)]
+    Plan(#[from] NoPlan),
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
 }
@@ -100,6 +111,9 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Start(_) => LOOK,
+            Self::Plan(NoPlan::Usage(_)) => USAGE,
+            Self::Plan(NoPlan::Unreachable { .. } | NoPlan::Busy { .. }) => LATER,
+            Self::Plan(NoPlan::Refused(_)) => LOOK,
             Self::Serve(ServeError::Panicked) => BUG,
             Self::Serve(error) if error.is_transient() => LATER,
             Self::Serve(_) => LOOK,
@@ -129,6 +143,10 @@ fn run(command: Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Serve(args) => serve(&args),
+        Command::Plan(question) => {
+            print!("{}", plan::answer(&question)?);
+            Ok(())
+        }
     }
 }
 
@@ -141,7 +159,7 @@ fn serve(args: &Serve) -> Result<(), Failure> {
         sources = sources.with_flag("--insecure", &["server", "insecure"], "true");
     }
     let config = sources.read()?;
-    logs::start(args.log_format);
+    logs::start(args.log_format.unwrap_or(config.telemetry().log_format));
     Runtime::new()?.block_on(serve_with(config))
 }
 

@@ -20,6 +20,8 @@ use std::path::Path;
 use damper_core::PolicyDraft;
 use damper_engine::Settings;
 
+use crate::logs::LogFormat;
+
 pub use faults::{ConfigError, ConfigFault};
 pub(crate) use keys::reference;
 pub use sources::Sources;
@@ -44,10 +46,36 @@ pub struct Config {
     any_port: bool,
     insecure: bool,
     caller_per_s: Option<f64>,
+    telemetry: Telemetry,
     settings: Settings,
     /// What a policy is made of that is given by hand.
     defaults: PolicyDraft,
     sources: Sources,
+}
+
+/// What is told of the server, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Telemetry {
+    /// Most tenants of each dependency with metrics of their own; [`None`] shows none.
+    pub(crate) tenants: Option<usize>,
+    pub(crate) log_format: LogFormat,
+    /// Where traces go.
+    pub(crate) otlp_endpoint: Option<String>,
+    /// Share of the traces that begin here and are kept.
+    pub(crate) trace_ratio: f64,
+}
+
+impl Telemetry {
+    /// Whether anything differs that is only read at the start.
+    pub(crate) fn needs_a_restart_beside(&self, running: &Self) -> bool {
+        Self { tenants: None, ..self.clone() } != Self { tenants: None, ..running.clone() }
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self { tenants: None, log_format: LogFormat::Text, otlp_endpoint: None, trace_ratio: 1.0 }
+    }
 }
 
 impl Default for Config {
@@ -58,6 +86,7 @@ impl Default for Config {
             any_port: false,
             insecure: false,
             caller_per_s: None,
+            telemetry: Telemetry::default(),
             settings: Settings::default(),
             defaults: PolicyDraft::default(),
             sources: Sources::default(),
@@ -116,6 +145,10 @@ impl Config {
     #[must_use]
     pub const fn caller_per_s(&self) -> Option<f64> {
         self.caller_per_s
+    }
+
+    pub(crate) const fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
     }
 
     /// What its engine decides by.

@@ -27,14 +27,18 @@ const EXEMPT: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Answers a request within these bounds, and counts the answer.
-pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let route = path.as_ref().map(MatchedPath::as_str);
+    let trace = app.traces().map(|traces| traces.begin(route, &mut request));
     let response = match admit(&app, &request, route) {
         Ok(()) => caught(next.run(request)).await,
         Err(fault) => fault.into_response(),
     };
+    if let Some(trace) = trace {
+        trace.answered(response.status().as_u16());
+    }
     app.metrics().answered(route, response.status().as_u16(), started.elapsed());
     response
 }
@@ -77,6 +81,9 @@ fn head_is_bounded(request: &Request) -> bool {
     let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
     headers.len() <= MOST_HEADERS && line + bytes.sum::<usize>() <= MOST_HEAD_BYTES
 }
+
+#[cfg(test)]
+mod bench;
 
 #[cfg(test)]
 mod tests {

@@ -27,10 +27,13 @@ mod live;
 pub mod local;
 mod logs;
 mod metrics;
+mod mode;
 mod phase;
 mod problem;
 mod serve;
 mod shape;
+mod sheet;
+mod traces;
 mod wire;
 
 pub use config::{Config, ConfigError, ConfigFault, Sources};

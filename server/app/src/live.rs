@@ -52,7 +52,8 @@ impl App {
         let mut current = self.live().lock();
         let config = current.reread().inspect_err(|error| {
             self.metrics().reloaded(Reload::Invalid);
-            tracing::error!(%error, "the configuration was not reloaded and stays as it is");
+            let outcome = Reload::Invalid.as_str();
+            tracing::error!(outcome, %error, "the configuration was not reloaded and stays as it is");
         })?;
         let changed: Vec<String> =
             self.engine().adopt(config.settings()).iter().map(ToString::to_string).collect();
@@ -60,14 +61,19 @@ impl App {
         if another_limit {
             self.callers().limit(config.caller_per_s());
         }
+        self.metrics().show_tenants(config.telemetry().tenants);
         let is_news = another_limit || !changed.is_empty() || config.settings() != current.settings();
         if is_news {
             self.config_changed();
         }
+        if config.telemetry().needs_a_restart_beside(current.telemetry()) {
+            tracing::warn!("of [telemetry], only tenants and max_tenants change before the next start");
+        }
         *current = config;
-        self.metrics().reloaded(if is_news { Reload::Changed } else { Reload::Unchanged });
-        let config_version = self.live().version();
-        tracing::info!(config_version, ?changed, "the configuration was reloaded");
+        let outcome = if is_news { Reload::Changed } else { Reload::Unchanged };
+        self.metrics().reloaded(outcome);
+        let (config_version, outcome) = (self.live().version(), outcome.as_str());
+        tracing::info!(outcome, config_version, ?changed, "the configuration was reloaded");
         Ok(Reloaded { config_version, changed })
     }
 
@@ -99,5 +105,40 @@ impl App {
 
     fn config_changed(&self) {
         self.metrics().configured(self.live().version.fetch_add(1, Relaxed) + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::logs::collecting::collect;
+    use crate::phase::life;
+
+    #[tokio::test]
+    async fn every_outcome_of_a_reload_is_an_event_with_its_fields() {
+        let path = std::env::temp_dir().join(format!("damper-reload-{}.toml", std::process::id()));
+        let write = |text: &str| fs::write(&path, text).unwrap();
+        write("");
+        let app = App::new(Config::load(Some(Path::new(&path)), []).unwrap(), life().1);
+        let (log, _collecting) = collect();
+        drop(app.reload());
+        write("dependencies.payments.max_attempts = 2");
+        drop(app.reload());
+        write("dependencies.payments.max_attempts = 2\ntelemetry.trace_ratio = 0.5");
+        drop(app.reload());
+        write("dependencies.payments.max_attempts = 0");
+        drop(app.reload());
+        fs::remove_file(&path).unwrap();
+        let lines = log.lines();
+        let reloaded = "INFO the configuration was reloaded changed";
+        assert_eq!(lines[0], format!("{reloaded}=[] config_version=1 outcome=unchanged"));
+        assert_eq!(lines[1], format!("{reloaded}=[\"payments\"] config_version=2 outcome=changed"));
+        assert!(lines[2].starts_with("WARN of [telemetry], only tenants and max_tenants"), "{lines:#?}");
+        assert_eq!(lines[3], format!("{reloaded}=[] config_version=2 outcome=unchanged"));
+        let failed = "ERROR the configuration was not reloaded and stays as it is error=";
+        assert!(lines[4].starts_with(failed) && lines[4].ends_with("outcome=invalid"), "{lines:#?}");
     }
 }

@@ -19,6 +19,17 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    pub(crate) const ALL: [Self; 2] = [Self::Text, Self::Json];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// Logs from now on. A second call in the same process changes nothing.
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::builder()
@@ -30,4 +41,58 @@ pub(crate) fn start(format: LogFormat) {
         LogFormat::Text => log.with_ansi(stderr().is_terminal()).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
+}
+
+/// Events as lines, for tests: level, message, and the fields by their names.
+#[cfg(test)]
+pub(crate) mod collecting {
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::subscriber::DefaultGuard;
+    use tracing::{Event, Subscriber};
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+    #[derive(Clone, Default)]
+    pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+    impl Log {
+        pub(crate) fn lines(&self) -> Vec<String> {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    /// Collects what this thread logs until the guard is dropped.
+    pub(crate) fn collect() -> (Log, DefaultGuard) {
+        let log = Log::default();
+        let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+        (log, guard)
+    }
+
+    impl<S: Subscriber> Layer<S> for Log {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            let message = fields.0.remove("message").unwrap_or_default();
+            let fields: Vec<String> =
+                fields.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let line = format!("{} {message} {}", event.metadata().level(), fields.join(" "));
+            self.0.lock().unwrap().push(line);
+        }
+    }
+
+    #[derive(Default)]
+    struct Fields(BTreeMap<&'static str, String>);
+
+    impl Visit for Fields {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            self.0.insert(field.name(), value.to_owned());
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            self.0.insert(field.name(), format!("{value:?}"));
+        }
+    }
 }

@@ -1,20 +1,32 @@
 //! What Prometheus is told. Everything about dependencies is read from the engine when it is asked for, so the
 //! counters are those that decisions were counted with; only HTTP is counted here.
 
+mod about;
 mod dependencies;
-mod samples;
+mod family;
+#[cfg(test)]
+mod manual;
+mod page;
+mod places;
+mod process;
+mod tenants;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use damper_engine::{EngineError, MemoryEngine};
+use damper_protocol::Mode;
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder, exponential_buckets,
+    Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
+    exponential_buckets,
 };
 
 use crate::app::ROUTES;
-use dependencies::Dependencies;
+use crate::mode;
+use crate::traces::{OUTCOMES, Spans};
+use family::About;
+use page::Page;
+use process::Process;
 
 /// The route of requests that match none: what peers make up must not become a label.
 const NO_ROUTE: &str = "unmatched";
@@ -25,15 +37,20 @@ const REFUSALS: [&str; 2] = ["unknown", "full"];
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
+    engine: MemoryEngine,
+    page: Page,
     requests: IntCounterVec,
     /// The usual answer of each route, found without a look-up.
     usual: Vec<(&'static str, IntCounter, Histogram)>,
     durations: HistogramVec,
     streams: IntGauge,
     refusals: IntCounterVec,
+    mode: IntGaugeVec,
     config_version: IntGauge,
+    config_loaded: Gauge,
     reloads: IntCounterVec,
     caller_refusals: IntCounter,
+    spans: Spans,
 }
 
 /// What became of a reload.
@@ -50,7 +67,7 @@ pub(crate) enum Reload {
 impl Reload {
     const ALL: [Self; 3] = [Self::Changed, Self::Unchanged, Self::Invalid];
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "changed",
             Self::Unchanged => "unchanged",
@@ -60,59 +77,44 @@ impl Reload {
 }
 
 impl Metrics {
-    /// Metrics that read from `engine`.
-    pub(crate) fn new(engine: MemoryEngine) -> Self {
-        Self::try_new(engine).unwrap_or_else(|error| unreachable!("a metric of this file: {error}"))
+    /// Metrics that read from `engine` and show so many tenants of each dependency, or none.
+    pub(crate) fn new(engine: MemoryEngine, tenants: Option<usize>) -> Self {
+        Self::try_new(engine, tenants)
+            .unwrap_or_else(|error| unreachable!("a metric of this module: {error}"))
     }
 
-    fn try_new(engine: MemoryEngine) -> prometheus::Result<Self> {
+    fn try_new(engine: MemoryEngine, tenants: Option<usize>) -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let durations = HistogramOpts::new(
-            "damper_decision_duration_seconds",
-            "Time from a request's head to its answer's head, by route; a wait in the delay queue comes after.",
-        );
-        let durations = durations.buckets(exponential_buckets(50e-6, 2.0, 13)?);
-        let durations = registered(&registry, HistogramVec::new(durations, &["op"])?)?;
-        let requests =
-            ("damper_http_requests_total", "Requests by route and status code.", &["route", "code"][..]);
-        let requests = counters(&registry, requests, [])?;
-        let refusals = (
-            "damper_dependencies_refused_total",
-            "Reports on dependencies that the server does not keep.",
-            &["reason"][..],
-        );
-        let reloads = (
-            "damper_config_reloads_total",
-            "Reloads of the configuration, by what became of them.",
-            &["outcome"][..],
-        );
-        let config_version = IntGauge::new(
-            "damper_config_version",
-            "The version of the configuration in force; rises with each change.",
-        )?;
-        config_version.set(1);
-        let caller_refusals = IntCounter::new(
-            "damper_caller_refusals_total",
-            "Requests that were refused because their peer calls too often.",
-        )?;
-        let streams = IntGauge::new("damper_watch_streams", "Watch streams that are open.")?;
-        registered(&registry, build_info()?)?;
-        registered(&registry, start_time()?)?;
-        registry.register(Box::new(Dependencies::new(engine)?))?;
+        let durations = about::DURATIONS.histogram(exponential_buckets(50e-6, 2.0, 13)?);
+        let durations = registered(&registry, HistogramVec::new(durations, about::DURATIONS.labels)?)?;
+        let requests = counters(&registry, &about::REQUESTS, [])?;
         let usual = ROUTES.iter().map(|route| {
             (*route, requests.with_label_values(&[*route, "200"]), durations.with_label_values(&[*route]))
         });
-        Ok(Self {
+        let page = registered(&registry, Page::new(engine.clone(), tenants)?)?;
+        registry.register(Box::new(Process::new()?))?;
+        registered(&registry, build_info()?)?;
+        gauge(&registry, &about::START)?.set(now_s());
+        let config_version = IntGauge::with_opts(about::CONFIG_VERSION.opts())?;
+        config_version.set(1);
+        let metrics = Self {
             usual: usual.collect(),
-            streams: registered(&registry, streams)?,
-            refusals: counters(&registry, refusals, REFUSALS)?,
+            streams: registered(&registry, IntGauge::with_opts(about::STREAMS.opts())?)?,
+            refusals: counters(&registry, &about::REFUSALS, REFUSALS)?,
+            mode: registered(&registry, IntGaugeVec::new(about::MODE.opts(), about::MODE.labels)?)?,
             config_version: registered(&registry, config_version)?,
-            reloads: counters(&registry, reloads, Reload::ALL.map(Reload::as_str))?,
-            caller_refusals: registered(&registry, caller_refusals)?,
+            config_loaded: gauge(&registry, &about::CONFIG_LOADED)?,
+            reloads: counters(&registry, &about::RELOADS, Reload::ALL.map(Reload::as_str))?,
+            caller_refusals: registered(&registry, IntCounter::with_opts(about::CALLER_REFUSALS.opts())?)?,
+            spans: Spans::new(counters(&registry, &about::SPANS, OUTCOMES)?),
             registry,
+            engine,
+            page,
             requests,
             durations,
-        })
+        };
+        metrics.config_loaded.set(now_s());
+        Ok(metrics)
     }
 
     /// Counts an answer. `route` is the pattern that matched.
@@ -143,8 +145,21 @@ impl Metrics {
         self.refusals.with_label_values(&[reason]).inc();
     }
 
+    /// Shows so many tenants of each dependency from now on, or none.
+    pub(crate) fn show_tenants(&self, most: Option<usize>) {
+        self.page.show_tenants(most);
+    }
+
+    /// Where spans are counted.
+    pub(crate) fn spans(&self) -> Spans {
+        self.spans.clone()
+    }
+
     /// Counts a reload of the configuration.
     pub(crate) fn reloaded(&self, outcome: Reload) {
+        if !matches!(outcome, Reload::Invalid) {
+            self.config_loaded.set(now_s());
+        }
         self.reloads.with_label_values(&[outcome.as_str()]).inc();
     }
 
@@ -166,6 +181,10 @@ impl Metrics {
 
     /// Everything, in Prometheus' text format.
     pub(crate) fn text(&self) -> prometheus::Result<String> {
+        let present = mode::of(&self.engine);
+        for mode in Mode::ALL {
+            self.mode.with_label_values(&[mode.as_str()]).set(i64::from(*mode == present));
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 }
@@ -185,28 +204,31 @@ fn registered<M: Collector + Clone + 'static>(registry: &Registry, metric: M) ->
     Ok(metric)
 }
 
-/// Counters of this name, help and labels; those with one of these values are there before they count.
+/// Counters that are there, with one of these values, before they count.
 fn counters<const N: usize>(
     registry: &Registry,
-    (name, help, labels): (&str, &str, &[&str]),
+    about: &About,
     values: [&str; N],
 ) -> prometheus::Result<IntCounterVec> {
-    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+    let counters = IntCounterVec::new(about.opts(), about.labels)?;
     for value in values {
         counters.with_label_values(&[value]);
     }
     registered(registry, counters)
 }
 
+fn gauge(registry: &Registry, about: &About) -> prometheus::Result<Gauge> {
+    registered(registry, Gauge::with_opts(about.opts())?)
+}
+
 fn build_info() -> prometheus::Result<IntGauge> {
-    let opts = Opts::new("damper_build_info", "The version that runs; always 1.");
-    let info = IntGauge::with_opts(opts.const_label("version", env!("CARGO_PKG_VERSION")))?;
+    let opts = about::BUILD.opts().const_label("version", env!("CARGO_PKG_VERSION"));
+    let info = IntGauge::with_opts(opts)?;
     info.set(1);
     Ok(info)
 }
 
-fn start_time() -> prometheus::Result<Gauge> {
-    let time = Gauge::new("process_start_time_seconds", "When the process started, in seconds since 1970.")?;
-    time.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
-    Ok(time)
+/// Seconds since 1970.
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -17,6 +17,7 @@ use crate::app::{App, router};
 use crate::config::{Config, ConfigError};
 use crate::live::Reloaded;
 use crate::phase::{Mover, Phase, life};
+use crate::traces::Traces;
 use connections::Connections;
 
 /// How long a server that is not ready any more is still found by those who did not hear of it.
@@ -145,14 +146,15 @@ async fn serve(
     mover: Mover,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let chronicle = tokio::spawn(crate::chronicle::keep(app.engine().changes()));
+    let chronicle = tokio::spawn(crate::chronicle::keep(app.engine().changes(), app.engine().clone()));
     let connections = Connections::default();
     let life = app.life().clone();
-    let accepting = tokio::spawn(connections.clone().accept(listener, router(app), life));
+    let accepting = tokio::spawn(connections.clone().accept(listener, router(app.clone()), life));
     shutdown.await;
     let drained = timeout(DRAINS_WITHIN, drain(&mover, &connections)).await;
     accepting.abort();
     chronicle.abort();
+    let _ = spawn_blocking(move || app.traces().map(Traces::finish)).await;
     drained.map_err(|_| ServeError::Overrun)
 }
 

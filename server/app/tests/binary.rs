@@ -8,8 +8,8 @@
 )]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -135,6 +135,13 @@ fn usage_is_2() {
         &["check"],
         &["serve", "--listen", "nowhere"],
         &["serve", "--log-format", "xml"],
+        &["plan"],
+        &["plan", "--arrival-per-s", "120", "--failure-rate", "0.1"],
+        &["plan", "--arrival-per-s", "-1", "--failure-rate", "0.1", "--max-attempts", "2"],
+        &["plan", "--arrival-per-s", "120", "--failure-rate", "1.1", "--max-attempts", "2"],
+        &["plan", "--dependency", "payments", "--max-attempts", "101"],
+        &["plan", "--dependency", "payments", "--server", "ftp://127.0.0.1"],
+        &["plan", "--server", "http://127.0.0.1"],
     ] {
         assert_eq!(run(arguments).0, 2, "{arguments:?}");
     }
@@ -238,4 +245,88 @@ fn sighup_reads_the_configuration_again_and_mistakes_change_nothing() {
     assert!(std::net::TcpStream::connect(&address).is_ok(), "it runs on, at the address of its flag");
     terminate(&server);
     assert_eq!(exit_code(&mut server), 0);
+}
+
+const CHAPTER: [&str; 11] = [
+    "plan",
+    "--arrival-per-s",
+    "120",
+    "--failure-rate",
+    "0.12",
+    "--max-attempts",
+    "4",
+    "--capacity-per-s",
+    "130",
+    "--retry-per-s",
+    "10",
+];
+
+#[test]
+fn plan_prints_the_arithmetic_from_numbers_alone() {
+    let (code, out, err) = run(&CHAPTER);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let row = |attempts| {
+        let words = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        words.into_iter().find(|words| words.first() == Some(&attempts)).unwrap()
+    };
+    assert_eq!(row("1"), ["1", "1.000000", "120.000", "105.600", "yes", "10.000", "130.000"]);
+    assert_eq!(row("4"), ["4", "1.136128", "136.335", "119.975", "no", "-6.335", "114.424"]);
+    for line in [
+        "114.424  at this failure rate",
+        "120.000  whatever fails",
+        "32.500  if all fails",
+        "6.335/s are beyond",
+    ] {
+        assert!(out.contains(line), "{line} is not in {out}");
+    }
+    let (_, csv, _) = run(&[&CHAPTER[..], &["--format", "csv"]].concat());
+    assert_eq!(csv.lines().count(), 5);
+    let (_, json, _) = run(&[&CHAPTER[..], &["--format", "json"]].concat());
+    let plan: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(format!("{:.3}", plan["safe_arrival_per_s"].as_f64().unwrap()), "114.424");
+}
+
+#[test]
+fn plan_takes_what_a_server_sees_and_says_why_it_cannot() {
+    let (_server, address, _log) = serve(&[]);
+    let server = format!("http://{address}");
+    let ask = |arguments: &[&str]| {
+        let ask = [&["plan", "--dependency", "pay ments", "--server", &server], arguments].concat();
+        run(&ask)
+    };
+    let (code, _, err) = ask(&[]);
+    assert!(code == 1 && err.contains("not known"), "{code} {err}");
+    let sync = r#"{"client":{"id":"c","incarnation":"1"},"dependencies":{"pay ments":{"totals":{}}}}"#;
+    post(&address, "/v1/sync", sync);
+    let (code, _, err) = ask(&[]);
+    assert!(code == 1 && err.contains("--arrival-per-s is required"), "{code} {err}");
+    let (code, out, err) = ask(&["--arrival-per-s", "120", "--failure-rate", "0.12"]);
+    assert!(code == 0 && out.contains("136.335"), "{code} {out} {err}");
+}
+
+#[test]
+fn plan_without_a_server_is_to_be_tried_again_later() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (code, _, err) = run(&["plan", "--dependency", "payments", "--server", &format!("http://{free}")]);
+    assert!(
+        code == 75 && err.contains("cannot be reached") && err.contains("DAMPER_ENDPOINT"),
+        "{code} {err}"
+    );
+    let mut told = damper(&["plan", "--dependency", "payments"]);
+    let (code, _, err) = finished(told.env("DAMPER_ENDPOINT", format!("http://{free}")).output().unwrap());
+    assert!(code == 75 && err.contains(&free.to_string()), "{code} {err}");
+}
+
+fn post(address: &str, path: &str, body: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }

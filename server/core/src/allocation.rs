@@ -12,7 +12,9 @@ use crate::units::scale;
 use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 
 /// How long a lease lasts: five syncs, of which four may be lost.
-const TTL: Span = Span::from_secs(5);
+pub(crate) const TTL: Span = Span::from_secs(5);
+/// How long after its start a server honours what clients say they hold: one lease.
+pub const LEARNS_FOR: Span = TTL;
 /// What one that is not held down may save up beside a second of its rate. A client of one operation per second
 /// that could save up nothing would shed a seventh of them although nobody is short: the gaps between operations are
 /// random, and only a fleet's add up to an even rate.
@@ -82,12 +84,20 @@ impl Allocations {
             levels: HashMap::new(),
             spare: MicrosPerSecond::ZERO,
             reckoned: None,
-            learning_until: now.after(TTL),
+            learning_until: now.after(LEARNS_FOR),
         }
     }
 
     pub(crate) fn is_learning(&self, now: Moment) -> bool {
         now < self.learning_until
+    }
+
+    /// What is leased, and by how many leases.
+    pub(crate) fn live(&self, now: Moment) -> (MicrosPerSecond, u64) {
+        let live = |claim: &&Claim| claim.until > now && claim.leased > MicrosPerSecond::ZERO;
+        self.claims.values().filter(live).fold((MicrosPerSecond::ZERO, 0), |(rate, count), claim| {
+            (rate.saturating_add(claim.leased), count + 1)
+        })
     }
 
     /// First attempts are not limited any more.

@@ -13,7 +13,8 @@ use crate::ring::{Countable, Ring};
 use crate::tenants::TenantKey;
 use crate::units::{PPM, scale};
 use crate::{
-    BreakerState, BreakerVersion, BreakerView, Class, Moment, OnOpen, Ppm, Report, Span, TokenId, Totals,
+    BreakerCause, BreakerState, BreakerVersion, BreakerView, Class, Moment, OnOpen, Ppm, Report, Span,
+    TokenId, Totals,
 };
 
 const RING_SLOTS: usize = 10;
@@ -29,6 +30,7 @@ pub(crate) struct Breaker {
     policy: BreakerPolicy,
     state: BreakerState,
     version: u64,
+    cause: BreakerCause,
     since: Moment,
     open_until: Moment,
     /// When it last closed after having been open.
@@ -85,6 +87,7 @@ impl Breaker {
             policy,
             state: BreakerState::Closed,
             version: 1,
+            cause: BreakerCause::Fresh,
             since: now,
             open_until: now,
             closed_at: None,
@@ -105,6 +108,11 @@ impl Breaker {
 
     pub(crate) const fn version(&self) -> BreakerVersion {
         BreakerVersion { state: self.state, version: self.version }
+    }
+
+    /// Why it is in its state.
+    pub(crate) const fn cause(&self) -> BreakerCause {
+        self.cause
     }
 
     /// Attempts whose results came under an older version and were ignored.
@@ -162,9 +170,9 @@ impl Breaker {
         self.forced = force;
         match (force, self.state) {
             (Some(Force::Open), BreakerState::Open) | (Some(Force::Closed), BreakerState::Closed) => {}
-            (Some(Force::Open), _) => self.open(now, Moment::NEVER),
-            (Some(Force::Closed), _) => self.close(now),
-            (None, BreakerState::Open) => self.half_open(now),
+            (Some(Force::Open), _) => self.open(now, Moment::NEVER, BreakerCause::Operator),
+            (Some(Force::Closed), _) => self.close(now, BreakerCause::Operator),
+            (None, BreakerState::Open) => self.enter(now, BreakerState::HalfOpen, BreakerCause::Operator),
             (None, _) => {}
         }
         if force == Some(Force::Open) {
@@ -175,7 +183,7 @@ impl Breaker {
     /// Does what time alone brings: open turns half-open, probe leases expire.
     pub(crate) fn advance(&mut self, now: Moment) {
         if self.state == BreakerState::Open && now >= self.open_until {
-            self.half_open(now);
+            self.enter(now, BreakerState::HalfOpen, BreakerCause::OpenTimeOver);
         }
         while self.probes.front().is_some_and(|probe| now >= probe.expires) {
             self.probes.pop_front();
@@ -227,10 +235,11 @@ impl Breaker {
             return;
         }
         self.version = report.breaker_version;
+        self.cause = BreakerCause::ClientMemory;
         if report.breaker_state.is_some_and(|state| state != BreakerState::Closed)
             && self.state == BreakerState::Closed
         {
-            self.open(now, now.after(self.policy.open_for));
+            self.open(now, now.after(self.policy.open_for), BreakerCause::ClientMemory);
         }
     }
 
@@ -238,18 +247,27 @@ impl Breaker {
         self.counts.add(now, &counts);
         self.failures_in_a_row =
             if counts.succeeded > 0 { 0 } else { self.failures_in_a_row.saturating_add(counts.failed) };
-        if self.forced.is_none() && self.has_failed(now) {
-            self.trip(now);
+        if self.forced.is_none()
+            && let Some(cause) = self.failure(now)
+        {
+            self.trip(now, cause);
         }
     }
 
-    fn has_failed(&mut self, now: Moment) -> bool {
+    /// What speaks for opening it.
+    fn failure(&mut self, now: Moment) -> Option<BreakerCause> {
         let BreakerPolicy { failure_share, min_volume, consecutive, slow_call, slow_share, .. } = self.policy;
         let Counts { started, slow, succeeded, failed } = self.counts.sum(now);
         let ended = succeeded.saturating_add(failed);
-        consecutive.is_some_and(|limit| self.failures_in_a_row >= limit)
-            || (ended >= min_volume && failure_share.reached_by(failed, ended))
-            || (slow_call.is_some() && started >= min_volume && slow_share.reached_by(slow, started))
+        if consecutive.is_some_and(|limit| self.failures_in_a_row >= limit) {
+            Some(BreakerCause::ConsecutiveFailures)
+        } else if ended >= min_volume && failure_share.reached_by(failed, ended) {
+            Some(BreakerCause::FailureShare)
+        } else if slow_call.is_some() && started >= min_volume && slow_share.reached_by(slow, started) {
+            Some(BreakerCause::SlowShare)
+        } else {
+            None
+        }
     }
 
     /// Settles one probe by its own result. A token that is not out here belongs to an older version.
@@ -259,7 +277,7 @@ impl Breaker {
         } else if success {
             self.succeed(now, 1);
         } else {
-            self.trip(now);
+            self.trip(now, BreakerCause::ProbeFailed);
         }
     }
 
@@ -278,7 +296,7 @@ impl Breaker {
             return;
         }
         if failed > 0 {
-            return self.trip(now);
+            return self.trip(now, BreakerCause::ProbeFailed);
         }
         let settled = usize::try_from(succeeded).unwrap_or(usize::MAX).min(own);
         let mut left = settled;
@@ -293,35 +311,32 @@ impl Breaker {
     fn succeed(&mut self, now: Moment, results: u32) {
         self.probe_successes = self.probe_successes.saturating_add(results);
         if self.probe_successes >= self.policy.close_after {
-            self.close(now);
+            self.close(now, BreakerCause::ProbesSucceeded);
         }
     }
 
-    fn trip(&mut self, now: Moment) {
+    fn trip(&mut self, now: Moment, cause: BreakerCause) {
         let doubled = self.policy.open_for.scaled(1_u64 << self.openings.min(32), 1);
         let span = self.jitter.up_by_a_tenth(doubled.min(self.policy.open_for_max));
         self.openings = self.openings.saturating_add(1);
-        self.open(now, now.after(span.min(self.policy.open_for_max)));
+        self.open(now, now.after(span.min(self.policy.open_for_max)), cause);
     }
 
-    fn open(&mut self, now: Moment, until: Moment) {
+    fn open(&mut self, now: Moment, until: Moment, cause: BreakerCause) {
         self.open_until = until;
-        self.enter(now, BreakerState::Open);
+        self.enter(now, BreakerState::Open, cause);
     }
 
-    fn half_open(&mut self, now: Moment) {
-        self.enter(now, BreakerState::HalfOpen);
-    }
-
-    fn close(&mut self, now: Moment) {
+    fn close(&mut self, now: Moment, cause: BreakerCause) {
         self.openings = 0;
         self.closed_at = Some(now);
-        self.enter(now, BreakerState::Closed);
+        self.enter(now, BreakerState::Closed, cause);
     }
 
     /// Nothing that was learnt in one state may decide the next one.
-    fn enter(&mut self, now: Moment, state: BreakerState) {
+    fn enter(&mut self, now: Moment, state: BreakerState, cause: BreakerCause) {
         self.state = state;
+        self.cause = cause;
         self.version = self.version.saturating_add(1);
         self.since = now;
         self.counts.clear();

@@ -14,6 +14,7 @@ use crate::pool::{PacedPool, Pool};
 use crate::queue::FairQueue;
 use crate::refusals::Refusals;
 use crate::ring::Windows;
+use crate::snapshot::{TransitionCounts, Waits};
 use crate::tenants::{TenantKey, Tenants};
 use crate::throttle::Throttle;
 use crate::units::scale;
@@ -26,6 +27,7 @@ mod breakers;
 mod deciding;
 mod gates;
 mod queueing;
+mod usage;
 mod view;
 
 pub use breakers::Transition;
@@ -52,6 +54,8 @@ pub struct Dependency {
     /// Tenants whose own breaker is not closed.
     unsettled: BTreeSet<TenantKey>,
     transitions: Vec<Transition>,
+    /// Transitions of all breakers, by the states before and after.
+    transition_counts: TransitionCounts,
     /// First attempts per second before the breaker opened.
     rate_before: MicrosPerSecond,
     allocations: Allocations,
@@ -67,6 +71,8 @@ pub struct Dependency {
     shadowed: [u64; Kind::ALL.len()],
     /// What grants should have cost the pool: to be compared with what it debited.
     granted: MicroTokens,
+    /// What asks that were granted after a wait have waited.
+    waits: Waits,
     refusals: Refusals,
     released: Vec<(AskId, Decision)>,
     revision: u64,
@@ -91,6 +97,7 @@ impl Dependency {
             breaker: Breaker::new(now, policy.breaker, Jitter::new(!seed)),
             unsettled: BTreeSet::new(),
             transitions: Vec::new(),
+            transition_counts: TransitionCounts::default(),
             rate_before: MicrosPerSecond::ZERO,
             allocations: Allocations::new(now),
             leases: Leases::default(),
@@ -102,6 +109,7 @@ impl Dependency {
             decided: [[0; _]; _],
             shadowed: [0; _],
             granted: MicroTokens::ZERO,
+            waits: Waits::default(),
             refusals: Refusals::default(),
             released: Vec::new(),
             revision: 0,
@@ -198,10 +206,12 @@ impl Dependency {
             self.throttle.count(now, &difference);
         }
         let tenant = self.tenant(now, &report.tenant);
-        if let Some(spender) = self.tenants.get_mut(tenant)
-            && self.policy.extra_attempts(&report.tenant).is_some()
-        {
-            spender.count_logical(now, difference.logical);
+        let is_capped = self.policy.extra_attempts(&report.tenant).is_some();
+        if let Some(spender) = self.tenants.get_mut(tenant) {
+            spender.counts.count_report(&difference);
+            if is_capped {
+                spender.count_logical(now, difference.logical);
+            }
         }
         let signal = if covers.is_some() { difference } else { Totals::default() };
         let learning = self.allocations.is_learning(now);

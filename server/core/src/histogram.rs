@@ -1,5 +1,6 @@
 //! Durations in buckets that double: 1 ms, 2 ms, 4 ms ... 65 536 ms, and everything above.
 
+use crate::Span;
 use crate::units::scale;
 
 /// Buckets of a [`Histogram`]: 17 upper bounds and the rest.
@@ -12,6 +13,12 @@ pub type Histogram = [u64; BUCKETS];
 #[must_use]
 pub const fn bound_ms(bucket: usize) -> Option<u64> {
     if bucket + 1 < BUCKETS { Some(1 << bucket) } else { None }
+}
+
+/// The bucket that a duration belongs to.
+#[must_use]
+pub fn bucket(span: Span) -> usize {
+    (0..BUCKETS - 1).find(|bucket| span <= Span::from_millis(1 << bucket)).unwrap_or(BUCKETS - 1)
 }
 
 /// How many durations there are.
@@ -52,6 +59,13 @@ mod tests {
         let p90 = p90_us(&counts).unwrap();
         assert!((512_000..=1_024_000).contains(&p90), "{p90}");
         assert!(p90_us(&[u64::MAX; BUCKETS]).is_some(), "nothing overflows");
+    }
+
+    #[test]
+    fn a_duration_belongs_to_the_first_bucket_that_is_not_below_it() {
+        let of_nanos = |nanos| bucket(Span::from_nanos(nanos));
+        assert_eq!([0, 1_000_000, 1_000_001, 2_000_000].map(of_nanos), [0, 0, 1, 1]);
+        assert_eq!([65_536_000_000, 65_536_000_001, u64::MAX].map(of_nanos), [16, 17, 17]);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::{Moment, Report, Span, Totals};
+use crate::allocation::TTL as LEASE_TTL;
+use crate::{MicrosPerSecond, Moment, Report, Span, Totals};
 
 /// Most clients with a record; beyond it the one that has been silent longest makes room.
 const MOST: usize = 20_000;
@@ -36,7 +37,14 @@ pub(crate) struct Difference {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     totals: Totals,
+    wants_first: MicrosPerSecond,
     seen: Moment,
+}
+
+impl Record {
+    fn lives(&self, now: Moment) -> bool {
+        now.since(self.seen) < LIVING
+    }
 }
 
 impl Ledger {
@@ -50,15 +58,17 @@ impl Ledger {
         if let Some(record) = self.clients.get_mut(&report.client) {
             let totals = report.totals.above(&record.totals);
             let covers = Some(now.since(record.seen));
-            self.living += u64::from(now.since(record.seen) >= LIVING);
-            *record = Record { totals: report.totals.max(&record.totals), seen: now };
+            self.living += u64::from(!record.lives(now));
+            let (known, wants_first) = (report.totals.max(&record.totals), report.wants_first);
+            *record = Record { totals: known, wants_first, seen: now };
             return Difference { totals, covers };
         }
         if self.clients.len() >= MOST {
             self.drop_most_silent();
         }
         let totals = report.totals.max(&report.acked);
-        self.clients.insert(report.client.clone(), Record { totals, seen: now });
+        let record = Record { totals, wants_first: report.wants_first, seen: now };
+        self.clients.insert(report.client.clone(), record);
         self.living += 1;
         let is_new = report.acked == Totals::default();
         Difference { totals: totals.above(&report.acked), covers: is_new.then_some(Span::SECOND) }
@@ -75,7 +85,19 @@ impl Ledger {
         }
         self.swept = now;
         self.clients.retain(|_, record| now.since(record.seen) < KEPT_FOR);
-        self.living = self.clients.values().filter(|record| now.since(record.seen) < LIVING).count() as u64;
+        self.living = self.clients.values().filter(|record| record.lives(now)).count() as u64;
+    }
+
+    /// The longest time since any client that was heard of within the last minute reported.
+    pub(crate) fn longest_silence(&self, now: Moment) -> Option<Span> {
+        let living = self.clients.values().filter(|record| record.lives(now));
+        living.map(|record| now.since(record.seen)).max()
+    }
+
+    /// First attempts per second that clients wanted last, as long as what they got for it may last.
+    pub(crate) fn wanted(&self, now: Moment) -> MicrosPerSecond {
+        let recent = self.clients.values().filter(|record| now.since(record.seen) < LEASE_TTL);
+        recent.fold(MicrosPerSecond::ZERO, |sum, record| sum.saturating_add(record.wants_first))
     }
 
     fn drop_most_silent(&mut self) {

@@ -60,21 +60,26 @@ mod refusals;
 mod report;
 mod ring;
 mod snapshot;
+mod tenant_counts;
 mod tenants;
 mod throttle;
 mod units;
 mod vocabulary;
 
-pub use allocation::FirstLease;
+pub use allocation::{FirstLease, LEARNS_FOR};
 pub use ask::{Ask, AskFault, AskId, Asked, BreakerVersion, Decision, Failure, Grant, TokenId};
 pub use breaker::Force;
 pub use dependency::{Dependency, Transition};
 pub use policy::{BreakerDraft, CostDraft, Policy, PolicyDraft, PolicyFault, RetryDraft, TenantDraft};
 pub use report::{Advice, BreakerView, Report, Totals};
-pub use snapshot::{DecisionCount, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, WindowSnapshot};
+pub use snapshot::{
+    DecisionCount, FirstSnapshot, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, TransitionCounts,
+    Waits, WindowSnapshot,
+};
+pub use tenant_counts::{TenantCounts, TenantRow, TenantUsage};
 pub use throttle::Cause;
 pub use units::{MicroTokens, MicrosPerSecond, Moment, Ppm, Span};
 pub use vocabulary::{
-    BoundBy, BreakerState, Class, Dispatch, FailMode, FailureReason, Kind, OnOpen, Priority, Reason,
-    RecoveryMode, RetryOwner, Scope, Verdict,
+    BoundBy, BreakerCause, BreakerState, Class, Dispatch, FailMode, FailureReason, Kind, OnOpen, Priority,
+    Reason, RecoveryMode, RetryOwner, Scope, Verdict,
 };

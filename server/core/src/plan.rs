@@ -21,6 +21,8 @@ pub struct Given {
     pub capacity_per_s: Option<f64>,
     /// Retry tokens that a shared pool would issue, at least 0.
     pub retry_per_s: Option<f64>,
+    /// Retry tokens per first attempt that succeeds, at least 0.
+    pub retry_ratio: Option<f64>,
 }
 
 /// A number that a plan cannot rest on.
@@ -49,8 +51,16 @@ pub struct Plan {
     pub fits: Option<bool>,
     /// Attempts above the capacity.
     pub excess_per_s: Option<f64>,
+    /// The capacity less the attempts; negative where they do not fit.
+    pub headroom_per_s: Option<f64>,
     /// Largest arrival rate whose attempts fit.
     pub safe_arrival_per_s: Option<f64>,
+    /// The same whatever fails, while retries keep to the ratio.
+    pub safe_arrival_by_ratio_per_s: Option<f64>,
+    /// The same whatever fails, while retries keep to the pool.
+    pub safe_arrival_by_pool_per_s: Option<f64>,
+    /// The same if everything fails and nothing limits retries.
+    pub safe_arrival_by_attempts_per_s: Option<f64>,
     /// Retries that clients would like.
     pub retry_demand_per_s: f64,
     /// Of these, above the pool: potential demand, not a prediction of the shed count.
@@ -85,11 +95,15 @@ impl Given {
         require("failure_rate", &self.failure_rate, share, "a share from 0 to 1");
         let attempts = (1..=MOST_ATTEMPTS).contains(&self.max_attempts);
         require("max_attempts", &self.max_attempts, attempts, "1 to 100, the first attempt included");
-        let optional = [("capacity_per_s", self.capacity_per_s), ("retry_per_s", self.retry_per_s)];
-        for (field, value) in
-            optional.into_iter().filter_map(|(field, value)| value.map(|value| (field, value)))
-        {
-            require(field, &value, rate(value), RATE);
+        let optional = [
+            ("capacity_per_s", self.capacity_per_s, RATE, 1e12),
+            ("retry_per_s", self.retry_per_s, RATE, 1e12),
+            ("retry_ratio", self.retry_ratio, "a ratio from 0 to 1000", 1000.0),
+        ];
+        for (field, value, range, most) in optional {
+            if let Some(value) = value {
+                require(field, &value, (0.0..=most).contains(&value), range);
+            }
         }
         faults
     }
@@ -114,7 +128,8 @@ impl Plan {
     }
 
     fn of(given: Given) -> Self {
-        let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s } = given;
+        let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s, retry_ratio } =
+            given;
         let shares = by_attempt(failure_rate, max_attempts);
         let by_attempt_per_s: Vec<f64> = shares.map(|share| share * arrival_per_s).collect();
         let amplification = amplification(failure_rate, max_attempts);
@@ -130,7 +145,15 @@ impl Plan {
             by_attempt_per_s,
             fits: capacity_per_s.map(|capacity| physical_per_s <= capacity),
             excess_per_s: capacity_per_s.map(|capacity| (physical_per_s - capacity).max(0.0)),
+            headroom_per_s: capacity_per_s.map(|capacity| capacity - physical_per_s),
             safe_arrival_per_s: capacity_per_s.map(|capacity| capacity / amplification),
+            safe_arrival_by_ratio_per_s: capacity_per_s
+                .zip(retry_ratio)
+                .map(|(capacity, ratio)| capacity / (1.0 + ratio)),
+            safe_arrival_by_pool_per_s: capacity_per_s
+                .zip(retry_per_s)
+                .map(|(capacity, pool)| (capacity - pool).max(0.0)),
+            safe_arrival_by_attempts_per_s: capacity_per_s.map(|capacity| capacity / f64::from(max_attempts)),
             retry_demand_per_s,
             excess_retry_demand_per_s: retry_per_s.map(|pool| (retry_demand_per_s - pool).max(0.0)),
         }
@@ -148,6 +171,7 @@ mod tests {
             max_attempts: 4,
             capacity_per_s: Some(130.0),
             retry_per_s: Some(10.0),
+            retry_ratio: Some(0.1),
         };
         Plan::new(given).unwrap()
     }
@@ -184,6 +208,16 @@ mod tests {
     }
 
     #[test]
+    fn the_lines_that_a_planner_draws() {
+        let plan = chapter();
+        let digits = |rate: Option<f64>| format!("{:.3}", rate.unwrap());
+        assert_eq!(digits(plan.headroom_per_s), "-6.335");
+        assert_eq!(digits(plan.safe_arrival_by_ratio_per_s), "118.182", "130 / 1.1");
+        assert_eq!(digits(plan.safe_arrival_by_pool_per_s), "120.000", "130 - 10");
+        assert_eq!(digits(plan.safe_arrival_by_attempts_per_s), "32.500", "130 / 4");
+    }
+
+    #[test]
     fn a_dependency_that_always_fails_multiplies_by_the_attempts() {
         assert_eq!(amplification(1.0, 4), 4.0);
         assert_eq!(amplification(0.0, 4), 1.0);
@@ -198,11 +232,12 @@ mod tests {
             max_attempts: 0,
             capacity_per_s: Some(-1.0),
             retry_per_s: Some(f64::INFINITY),
+            retry_ratio: Some(-0.1),
         };
         let fields: Vec<&str> = Plan::new(given).unwrap_err().iter().map(|fault| fault.field).collect();
         assert_eq!(
             fields,
-            ["arrival_per_s", "failure_rate", "max_attempts", "capacity_per_s", "retry_per_s"]
+            ["arrival_per_s", "failure_rate", "max_attempts", "capacity_per_s", "retry_per_s", "retry_ratio"]
         );
     }
 }

@@ -332,6 +332,12 @@ impl Policy {
         self.breaker.slow_call
     }
 
+    /// Tokens per first attempt that succeeds, where that term is in force.
+    #[must_use]
+    pub const fn retry_ratio(&self) -> Option<Ppm> {
+        self.retry.ratio
+    }
+
     /// The weight of `tenant` in the fair queue and in the shares of first attempts.
     #[must_use]
     pub fn weight(&self, tenant: &str) -> u32 {

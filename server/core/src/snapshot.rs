@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::histogram::{self, Histogram};
 use crate::{
-    BoundBy, BreakerView, Cause, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, Ppm, Reason, Span,
-    Totals, plan,
+    BoundBy, BreakerState, BreakerView, Cause, Kind, MicroTokens, MicrosPerSecond, Moment, Policy, Ppm,
+    Reason, Span, Totals, plan,
 };
 
 /// One dependency at one moment.
@@ -24,8 +25,14 @@ pub struct Snapshot {
     pub hold: Span,
     /// The breaker.
     pub breaker: BreakerView,
+    /// Transitions of all its breakers.
+    pub transitions: TransitionCounts,
     /// Attempts whose results came under an older breaker version and were ignored.
     pub stale_results: u64,
+    /// How long asks that were granted after a wait have waited.
+    pub waits: Waits,
+    /// First attempts, where clients say what they want of them.
+    pub first: FirstSnapshot,
     /// Every count of decisions that is not zero, in the order of kinds and reasons.
     pub decided: Vec<DecisionCount>,
     /// Reports since the dependency was made.
@@ -38,12 +45,46 @@ pub struct Snapshot {
     pub tenant_count: u64,
     /// Clients that reported lately.
     pub clients: u64,
+    /// The longest time since any of them reported; [`None`] without any.
+    pub sync_lag: Option<Span>,
     /// The last refusals, latest first.
     pub refusals: Vec<RefusalSnapshot>,
     /// Tokens for retries that lived out their time without any client reporting an attempt for them.
     pub unreported: u64,
     /// Whether the dependency is too young to know who holds which first attempts.
     pub learning: bool,
+}
+
+/// Transitions by the state before and the state after, in the order of [`BreakerState::ALL`].
+pub type TransitionCounts = [[u64; BreakerState::ALL.len()]; BreakerState::ALL.len()];
+
+/// What waits in the delay queue came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many, by how long.
+    pub counts: Histogram,
+    /// All of them together.
+    pub total: Span,
+}
+
+impl Waits {
+    pub(crate) fn count(&mut self, wait: Span) {
+        if let Some(count) = self.counts.get_mut(histogram::bucket(wait)) {
+            *count += 1;
+        }
+        self.total = Span::from_nanos(self.total.as_nanos().saturating_add(wait.as_nanos()));
+    }
+}
+
+/// First attempts at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstSnapshot {
+    /// What living clients would like to start, as they said last.
+    pub wanted: MicrosPerSecond,
+    /// What is leased to them.
+    pub allocated: MicrosPerSecond,
+    /// Leases that have not ended.
+    pub leases: u64,
 }
 
 /// One refusal.

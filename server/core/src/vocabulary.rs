@@ -194,6 +194,30 @@ words! {
 }
 
 words! {
+    /// Why a breaker is in its state.
+    BreakerCause {
+        /// It is new.
+        Fresh = "fresh",
+        /// The share of failed attempts.
+        FailureShare = "failure_share",
+        /// Failures in a row.
+        ConsecutiveFailures = "consecutive_failures",
+        /// The share of slow attempts.
+        SlowShare = "slow_share",
+        /// Its time of being open is over.
+        OpenTimeOver = "open_time_over",
+        /// A probe failed.
+        ProbeFailed = "probe_failed",
+        /// Enough probes succeeded.
+        ProbesSucceeded = "probes_succeeded",
+        /// An operator forced or released it.
+        Operator = "operator",
+        /// A client saw it so under another life of the server.
+        ClientMemory = "client_memory",
+    }
+}
+
+words! {
     /// What clients do about retries while no server answers.
     FailMode {
         /// Retry within the emergency limiter.

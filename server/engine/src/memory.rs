@@ -3,15 +3,15 @@
 mod settings;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use damper_core::{
-    Advice, Ask, AskId, Asked, BreakerView, Decision, Dependency, Force, Moment, Policy, Report, Snapshot,
-    Span, TokenId, Transition,
+    Advice, Ask, AskId, Asked, BreakerCause, BreakerState, BreakerView, Decision, Dependency, Force,
+    LEARNS_FOR, Moment, Policy, Report, Snapshot, Span, TenantUsage, TokenId, Transition,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -99,6 +99,10 @@ pub enum Change {
         dependency: Arc<str>,
         /// Which tenant's, if tenants have their own.
         tenant: Option<Arc<str>>,
+        /// The state before the change; the same as after it if only the version rose.
+        from: BreakerState,
+        /// Why it changed.
+        cause: BreakerCause,
         /// The breaker after the change.
         breaker: BreakerView,
     },
@@ -254,6 +258,25 @@ impl MemoryEngine {
         Some(self.transition(&entry, Dependency::snapshot))
     }
 
+    /// What the tenants of one dependency came to, if it is known; see
+    /// [`Dependency::tenant_usage`](damper_core::Dependency::tenant_usage).
+    #[must_use]
+    pub fn tenant_usage(
+        &self,
+        dependency: &str,
+        known: &BTreeSet<Box<str>>,
+        room: usize,
+    ) -> Option<TenantUsage> {
+        let entry = self.known(dependency)?;
+        Some(self.transition(&entry, |dependency, now| dependency.tenant_usage(now, known, room)))
+    }
+
+    /// How long this engine goes on learning who holds what; zero once it knows.
+    #[must_use]
+    pub fn learns_for(&self) -> Span {
+        Moment::ORIGIN.after(LEARNS_FOR).from_now(self.now())
+    }
+
     /// What a watcher sees of one dependency, if it is known: with `tenant`, the breaker that this tenant meets,
     /// else the least closed one.
     #[must_use]
@@ -352,9 +375,9 @@ impl MemoryEngine {
             // Its name may have a successor by now, of which this would be no news.
             return;
         }
-        for Transition { tenant, breaker } in transitions {
+        for Transition { tenant, from, cause, breaker } in transitions {
             let (dependency, tenant) = (Arc::clone(&entry.name), tenant.map(Arc::from));
-            let _ = self.0.changes.send(Change::Breaker { dependency, tenant, breaker });
+            let _ = self.0.changes.send(Change::Breaker { dependency, tenant, from, cause, breaker });
         }
         let seen = guarded.dependency.revision();
         if seen != std::mem::replace(&mut guarded.told, seen) {

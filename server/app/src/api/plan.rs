@@ -3,27 +3,37 @@
 use std::str::FromStr;
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use damper_core::plan::{Given, Plan};
-use damper_core::{Moment, Snapshot, Span, WindowSnapshot};
+use damper_core::{Moment, Ppm, Snapshot, Span, WindowSnapshot};
 use damper_protocol::plan::{PlanQuery, PlanResponse};
 use damper_protocol::problem::{InvalidField, Problem};
 
 use super::{Parameters, json};
 use crate::app::App;
 use crate::problem::{Fault, invalid};
+use crate::sheet;
 use crate::wire;
+
+const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
 
 /// Attempts without which the ten-second window says little, and the minute is looked at.
 const ENOUGH_ATTEMPTS: u64 = 20;
 
 /// Capacity arithmetic under independent failures.
 #[utoipa::path(get, path = "/v1/plan", tag = "plan", params(PlanQuery), responses(
-    (status = 200, description = "What the numbers come to", body = PlanResponse),
+    (status = 200, description = "What the numbers come to", content(
+        (PlanResponse = "application/json"), (String = "text/csv"),
+    )),
     (status = 404, description = "The dependency is not known", body = Problem, content_type = "application/problem+json"),
     (status = 422, description = "Every parameter that cannot be", body = Problem, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn plan(State(app): State<App>, parameters: Parameters) -> Result<Response, Fault> {
+pub(crate) async fn plan(
+    State(app): State<App>,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> Result<Response, Fault> {
     let dependency = parameters.last("dependency").filter(|name| !name.is_empty());
     let snapshot = match dependency {
         Some(name) => Some(app.engine().snapshot(name).ok_or(Fault::UnknownDependency)?),
@@ -36,7 +46,27 @@ pub(crate) async fn plan(State(app): State<App>, parameters: Parameters) -> Resu
             faults.map(|fault| invalid(format!("?{}", fault.field), "out_of_range", fault.message)).collect(),
         )
     })?;
-    Ok(json(&wire::plans::plan(&plan)))
+    let plan = wire::plans::plan(&plan);
+    if wants_csv(&headers, &parameters)? {
+        return Ok(([(header::CONTENT_TYPE, CSV)], sheet::csv(&plan)).into_response());
+    }
+    Ok(json(&plan))
+}
+
+/// The query decides, and without it the header: of the two types the one that it names first.
+fn wants_csv(headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Fault> {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    match parameters.last("format").filter(|format| !format.is_empty()) {
+        Some("csv") => Ok(true),
+        Some("json") => Ok(false),
+        Some(_) => Err(Fault::field("?format", "unknown_value", "is not one of: json, csv")),
+        None => {
+            let types = accept.flat_map(|value| value.split(',')).filter_map(|one| one.split(';').next());
+            let known =
+                types.map(str::trim).find(|one| ["text/csv", "application/json", "*/*"].contains(one));
+            Ok(known == Some("text/csv"))
+        }
+    }
 }
 
 /// The numbers of the query, and what it leaves out from the dependency.
@@ -48,12 +78,14 @@ fn given(parameters: &Parameters, snapshot: Option<&Snapshot>) -> Result<Given, 
     let failure_rate = reader.number("failure_rate").or(seen.as_ref().and_then(|seen| seen.failure_rate));
     let max_attempts = reader.number("max_attempts").or(policy.map(|policy| policy.max_attempts()));
     let capacity = policy.and_then(|policy| policy.capacity()).map(|rate| rate.as_per_s());
+    let ratio = policy.and_then(|policy| policy.retry_ratio()).map(Ppm::as_f64);
     let given = Given {
         arrival_per_s: reader.required("arrival_per_s", arrival_per_s),
         failure_rate: reader.required("failure_rate", failure_rate),
         max_attempts: reader.required("max_attempts", max_attempts),
         capacity_per_s: reader.number("capacity_per_s").or(capacity),
         retry_per_s: reader.number("retry_per_s").or(snapshot.map(|snapshot| snapshot.pool.rate.as_per_s())),
+        retry_ratio: reader.number("retry_ratio").or(ratio),
     };
     reader.finish(given)
 }

@@ -8,6 +8,7 @@ use damper_protocol::{Mode, SyncDependency, SyncRequest, SyncResponse, problem::
 use super::json;
 use crate::app::App;
 use crate::body::Sound;
+use crate::traces::Trace;
 use crate::wire;
 
 /// When a client syncs again.
@@ -20,7 +21,13 @@ const NEXT_SYNC_MS: u64 = 1000;
     (status = 200, description = "Counted", body = SyncResponse),
     (status = "4XX", description = "Nothing was counted", body = Problem, content_type = "application/problem+json"),
 ))]
-pub(crate) async fn sync(State(app): State<App>, Sound(request): Sound<SyncRequest>) -> Response {
+pub(crate) async fn sync(
+    State(app): State<App>,
+    trace: Trace,
+    Sound(request): Sound<SyncRequest>,
+) -> Response {
+    trace.tenant(wire::tenant(request.tenant.as_deref()));
+    trace.count("damper.dependencies", request.dependencies.len());
     json(&answer(&app, &request))
 }
 

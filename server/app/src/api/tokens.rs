@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::body::Sound;
 use crate::phase::{Life, Phase};
 use crate::problem::{Fault, undecidable};
+use crate::traces::Trace;
 use crate::wire;
 
 /// May this attempt start, and when?
@@ -31,19 +32,26 @@ use crate::wire;
 ))]
 pub(crate) async fn ask(
     State(app): State<App>,
+    trace: Trace,
     Sound(request): Sound<AskRequest>,
 ) -> Result<Response, Fault> {
+    trace.about(&request.dependency, wire::tenant(request.tenant.as_deref()));
     match app.engine().ask(&request.dependency, &wire::asks::ask(&request))? {
-        Asking::Decided(decided) => Ok(json(&wire::asks::answer(decided))),
-        Asking::Waiting(ticket) => Ok(later(ticket, app.life().clone())),
+        Asking::Decided(decided) => {
+            let answer = wire::asks::answer(decided);
+            trace.decided(&answer);
+            Ok(json(&answer))
+        }
+        Asking::Waiting(ticket) => Ok(later(ticket, app.life().clone(), trace)),
     }
 }
 
-/// An answer whose body comes when the ticket is decided. Dropping the body drops the ticket.
-fn later(ticket: Ticket, life: Life) -> Response {
+/// An answer whose body comes when the ticket is decided. Dropping the body drops the ticket, and ends the trace.
+fn later(ticket: Ticket, life: Life, trace: Trace) -> Response {
     let body = stream::once(async move {
         let answer =
             decided(ticket, &life).await.map_err(|_| io::Error::other("the server is going away"))?;
+        trace.decided(&answer);
         serde_json::to_vec(&answer).map_err(io::Error::from)
     });
     ([(header::CONTENT_TYPE, JSON)], Body::from_stream(body)).into_response()
@@ -56,8 +64,10 @@ fn later(ticket: Ticket, life: Life) -> Response {
 ))]
 pub(crate) async fn batch(
     State(app): State<App>,
+    trace: Trace,
     Sound(request): Sound<BatchRequest>,
 ) -> Result<Response, Fault> {
+    trace.count("damper.asks", request.asks.len());
     if request.asks.len() > MAX_BATCH_ASKS {
         return Err(Fault::BatchTooLarge(request.asks.len()));
     }

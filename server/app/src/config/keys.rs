@@ -7,8 +7,12 @@ use std::net::SocketAddr;
 use damper_core::{FailMode, OnOpen, PolicyDraft, RetryOwner, Scope, TenantDraft};
 use damper_engine::Unknown;
 
-use super::types::{ADDRESS, ENGINE, FLAG, LONG, NUMBER, RATE, Type, UNKNOWN, WHOLE, words};
+use super::types::{
+    ADDRESS, ENDPOINT, ENGINE, FLAG, LOG_FORMAT, LONG, NUMBER, RATE, SHARE, TENANTS, Type, UNKNOWN, WHOLE,
+    words,
+};
 use super::value::{Value, Wrong};
+use crate::logs::LogFormat;
 
 /// One key of a section that becomes a `T`.
 pub(super) struct Key<T> {
@@ -61,6 +65,25 @@ pub(super) const SERVER: &[Key<ServerDraft>] = keys! { ServerDraft:
     caller_per_s = "none", RATE, "most requests per second of one peer's address, at most a second's worth at once";
 };
 
+/// The section `[telemetry]` as written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TelemetryDraft {
+    pub(super) tenants: Option<bool>,
+    pub(super) max_tenants: Option<usize>,
+    pub(super) log_format: Option<LogFormat>,
+    pub(super) otlp_endpoint: Option<String>,
+    pub(super) trace_ratio: Option<f64>,
+}
+
+/// The keys of `[telemetry]`.
+pub(super) const TELEMETRY: &[Key<TelemetryDraft>] = keys! { TelemetryDraft:
+    tenants = "false", FLAG, "metrics by tenant too: many rows, so they have to be asked for";
+    max_tenants = "100", TENANTS, "most tenants of each dependency with metrics of their own; the rest is tenant=\"_other\"";
+    log_format = "text", LOG_FORMAT, "the form of the log: lines for people, or one JSON object on each line";
+    otlp_endpoint = "none", ENDPOINT, "where traces go, by OTLP over HTTP as JSON; no traces without it";
+    trace_ratio = "1", SHARE, "share of traces that begin here and are kept; a caller's own decision comes first";
+};
+
 /// The keys of `[defaults]` and of each `[dependencies.NAME]`; the keys of tenants come on top.
 pub(super) const POLICY: &[Key<PolicyDraft>] = keys! { PolicyDraft:
     capacity_per_s = "unknown", NUMBER, "attempts per second that the dependency sustains";
@@ -110,6 +133,7 @@ pub(super) const ABSENT: &[(&str, &str)] = &[("server", "state_dir"), ("", "redi
 pub(crate) fn reference() -> String {
     let mut text = String::new();
     list(&mut text, "[server]", SERVER);
+    list(&mut text, "[telemetry]", TELEMETRY);
     list(&mut text, "[defaults] and [dependencies.NAME]", POLICY);
     list(&mut text, "[defaults.tenants.NAME] and [dependencies.NAME.tenants.NAME]", TENANT);
     text

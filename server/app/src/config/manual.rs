@@ -6,7 +6,7 @@ use std::{env, fs, path::Path};
 
 use damper_core::{Policy, PolicyDraft};
 
-use super::keys::{Key, POLICY, SERVER, ServerDraft, TENANT};
+use super::keys::{Key, POLICY, SERVER, TELEMETRY, TENANT};
 use super::value::Value;
 use super::{Config, Sources};
 
@@ -60,6 +60,14 @@ weight = 3
 retry.ratio = 0.2
 "#;
 
+const TELEMETRY_NOTE: &str = "\
+[metrics.md](metrics.md) lists the metrics. The log goes to standard error; how much of it, `damper serve --help` says,
+and `--log-format` comes before `log_format`. Traces are off until there is an endpoint. Without the key, the standard
+variables `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` and `OTEL_EXPORTER_OTLP_ENDPOINT` are read; a collector's own port for
+it is 4318. This version speaks http, not https: keep a collector beside the server.
+
+";
+
 const RUNNING: &str = "\
 ## While the server runs
 
@@ -73,6 +81,8 @@ const RUNNING: &str = "\
 - What `PUT /v1/admin/dependencies/{name}` has put is in force until the next reload or restart: the file is the truth.
 - `server.listen` and `server.engine` cannot change; a file that changes one of them is refused as a whole. Restart the
   server. `server.insecure` only matters at the start. Every other key of `[server]` is in force at once.
+- `telemetry.tenants` and `telemetry.max_tenants` are in force at once, the other keys of `[telemetry]` from the next
+  start on.
 - `config_version` in the answers to syncs, and `damper_config_version`, rise with every reload, `PUT` or `DELETE` that
   changes anything.
 ";
@@ -80,9 +90,11 @@ const RUNNING: &str = "\
 /// The manual, in Markdown.
 fn manual() -> String {
     let mut text = format!("{INTRODUCTION}{EXAMPLE}```\n\n");
-    section(&mut text, "`[server]`", "DAMPER_SERVER__", SERVER, bounds_of_server);
+    section(&mut text, "`[server]`", "DAMPER_SERVER__", SERVER, bounds_of_value);
     text += "A peer is known by the address that it connects from; an IPv6 network of 64 bits counts as one. `/livez`,\n\
              `/readyz` and `/metrics` are never refused for calling too often.\n\n";
+    section(&mut text, "`[telemetry]`", "DAMPER_TELEMETRY__", TELEMETRY, bounds_of_value);
+    text += TELEMETRY_NOTE;
     section(
         &mut text,
         "`[defaults]` and `[dependencies.NAME]`",
@@ -127,8 +139,8 @@ fn section<T>(
     text.push('\n');
 }
 
-fn bounds_of_server(key: &Key<ServerDraft>) -> Option<String> {
-    bounds(key, &mut ServerDraft::default(), |_| None)
+fn bounds_of_value<T: Clone + Default>(key: &Key<T>) -> Option<String> {
+    bounds(key, &mut T::default(), |_| None)
 }
 
 /// The bounds of a number, as the complaint about one that is far outside of them names them.

@@ -8,21 +8,22 @@ use damper_core::{Policy, PolicyDraft, PolicyFault};
 use damper_engine::{Settings, Unknown};
 
 use super::faults::{ConfigError, ConfigFault};
-use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, TENANT};
+use super::keys::{ABSENT, Key, POLICY, SERVER, ServerDraft, TELEMETRY, TENANT, TelemetryDraft};
 use super::sources::{Leaf, Sources};
 use super::value::{Value, Wrong};
-use super::{Config, DEFAULT_LISTEN};
+use super::{Config, DEFAULT_LISTEN, Telemetry};
 
 /// How alike a word must be to be the one that was meant.
 const ALIKE: f64 = 0.75;
 
 /// The sections of a configuration.
-pub(super) const SECTIONS: [&str; 3] = ["server", "defaults", "dependencies"];
+pub(super) const SECTIONS: [&str; 4] = ["server", "telemetry", "defaults", "dependencies"];
 
 /// What was written, and what is wrong with it.
 #[derive(Default)]
 struct Reader<'a> {
     server: ServerDraft,
+    telemetry: TelemetryDraft,
     defaults: PolicyDraft,
     dependencies: BTreeMap<String, PolicyDraft>,
     /// Where each key was written last.
@@ -57,6 +58,7 @@ impl Reader<'_> {
         match path.as_slice() {
             [section] if SECTIONS.contains(section) => section_alone(section, &leaf.value),
             ["server", rest @ ..] => set("server", SERVER, &mut self.server, rest, &leaf.value),
+            ["telemetry", rest @ ..] => set("telemetry", TELEMETRY, &mut self.telemetry, rest, &leaf.value),
             ["defaults", rest @ ..] => policy(&mut self.defaults, rest, &leaf.value),
             ["dependencies", name, rest @ ..] => {
                 if let Some(wrong) = Wrong::name("dependency", name) {
@@ -93,8 +95,9 @@ impl Reader<'_> {
             most_dependencies: self.server.max_dependencies.unwrap_or(1000) as usize,
         };
         let (caller_per_s, defaults) = (self.server.caller_per_s, self.defaults);
+        let telemetry = telemetry(self.telemetry);
         let (any_port, sources) = (running.is_some_and(|running| running.any_port), Sources::default());
-        Ok(Config { listen, any_port, insecure, caller_per_s, settings, defaults, sources })
+        Ok(Config { listen, any_port, insecure, caller_per_s, telemetry, settings, defaults, sources })
     }
 
     fn check_address(&mut self, listen: SocketAddr, insecure: bool, running: Option<&Config>) {
@@ -131,6 +134,16 @@ impl Reader<'_> {
             }
         }
         Arc::default()
+    }
+}
+
+fn telemetry(draft: TelemetryDraft) -> Telemetry {
+    let TelemetryDraft { tenants, max_tenants, log_format, otlp_endpoint, trace_ratio } = draft;
+    Telemetry {
+        tenants: tenants.unwrap_or(false).then(|| max_tenants.unwrap_or(100)),
+        log_format: log_format.unwrap_or_default(),
+        otlp_endpoint: otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
+        trace_ratio: trace_ratio.unwrap_or(1.0),
     }
 }
 

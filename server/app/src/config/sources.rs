@@ -18,6 +18,11 @@ use super::{Config, reader};
 pub(super) const PREFIX: &str = "DAMPER_";
 /// Between the parts of a key in a variable.
 pub(super) const JOINT: &str = "__";
+/// OpenTelemetry's own variables for the endpoint, the one for traces alone first. They count where no key says
+/// anything.
+const OTEL: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+/// The key that says the same.
+const ENDPOINT: [&str; 2] = ["telemetry", "otlp_endpoint"];
 
 /// One value and where it was written.
 #[derive(Clone, Debug)]
@@ -55,10 +60,13 @@ impl Sources {
         self.with(Source::Toml { name: name.to_owned(), text: text.to_owned() })
     }
 
-    /// Adds the variables that set keys, such as `DAMPER_SERVER__LISTEN`; others are ignored.
+    /// Adds the variables that set keys, such as `DAMPER_SERVER__LISTEN`, and OpenTelemetry's own for the
+    /// endpoint of traces; others are ignored.
     #[must_use]
     pub fn with_environment(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
-        let ours = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+        let ours = variables
+            .into_iter()
+            .filter(|(name, _)| name.starts_with(PREFIX) || OTEL.contains(&name.as_str()));
         self.with(Source::Environment(ours.collect()))
     }
 
@@ -88,9 +96,30 @@ impl Sources {
         for source in &self.0 {
             written.add(source)?;
         }
+        if let Some(leaf) = self.otel_endpoint()
+            && !written.leaves.iter().any(|leaf| leaf.path == ENDPOINT)
+        {
+            written.leaves.push(leaf);
+        }
         let mut config = reader::read(&written.leaves, written.faults, running)?;
         config.sources = self.clone();
         Ok(config)
+    }
+}
+
+impl Sources {
+    /// What OpenTelemetry's own variables say, as a leaf of ours.
+    fn otel_endpoint(&self) -> Option<Leaf> {
+        let environments = self.0.iter().filter_map(|source| match source {
+            Source::Environment(variables) => Some(variables),
+            Source::File(_) | Source::Toml { .. } | Source::Flag { .. } => None,
+        });
+        let found = OTEL.iter().find_map(|name| {
+            let text = environments.clone().find_map(|variables| variables.get(*name))?;
+            Some((name, text)).filter(|(_, text)| !text.is_empty())
+        });
+        let path = ENDPOINT.map(str::to_owned).into();
+        found.map(|(name, text)| Leaf { path, value: text.as_str().into(), origin: (*name).to_owned() })
     }
 }
 

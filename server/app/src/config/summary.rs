@@ -6,7 +6,7 @@ use std::sync::Arc;
 use damper_core::{Dependency, Moment, Policy};
 use damper_engine::Unknown;
 
-use super::Config;
+use super::{Config, Telemetry};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,6 +25,15 @@ impl fmt::Display for Config {
         match self.caller_per_s {
             Some(rate) => writeln!(f, "requests of one peer: up to {rate}/s")?,
             None => writeln!(f, "requests of one peer: not limited")?,
+        }
+        let Telemetry { tenants, otlp_endpoint, trace_ratio, .. } = &self.telemetry;
+        match tenants {
+            Some(most) => writeln!(f, "metrics by tenant: up to {most} of each dependency")?,
+            None => writeln!(f, "metrics by tenant: off")?,
+        }
+        match otlp_endpoint {
+            Some(endpoint) => writeln!(f, "traces: to {endpoint}, {trace_ratio} of those that begin here")?,
+            None => writeln!(f, "traces: off")?,
         }
         describe(f, "defaults", &settings.defaults)?;
         settings

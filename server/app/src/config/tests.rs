@@ -202,3 +202,30 @@ fn the_reference_names_every_key() {
         assert!(reference.contains(key), "{key}");
     }
 }
+
+#[test]
+fn traces_go_where_the_key_or_a_variable_of_opentelemetry_says() {
+    let endpoint = |toml: &str, variables: &[(&str, &str)]| {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let sources = Sources::default().with_toml("t", toml).with_environment(variables);
+        sources.read().map(|config| config.telemetry().otlp_endpoint.clone())
+    };
+    const ANY: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://any:4318");
+    const TRACES: (&str, &str) = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces/v1/traces");
+    const OURS: (&str, &str) = ("DAMPER_TELEMETRY__OTLP_ENDPOINT", "http://ours:4318");
+    const KEY: &str = "telemetry.otlp_endpoint = \"http://key:4318\"";
+    for (toml, variables, expected) in [
+        ("", vec![], None),
+        ("", vec![ANY], Some("http://any:4318")),
+        ("", vec![ANY, TRACES], Some("http://traces/v1/traces")),
+        (KEY, vec![ANY, TRACES], Some("http://key:4318")),
+        (KEY, vec![ANY, OURS], Some("http://ours:4318")),
+        ("telemetry.otlp_endpoint = \"\"", vec![ANY], None),
+    ] {
+        assert_eq!(endpoint(toml, &variables).unwrap().as_deref(), expected, "{toml} {variables:?}");
+    }
+    for (name, value) in [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://a:4318"), (OURS.0, "a:4318")] {
+        let error = endpoint("", &[(name, value)]).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("give an http URL"), "{error}");
+    }
+}

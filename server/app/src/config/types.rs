@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use axum::http::Uri;
 use damper_engine::Unknown;
 
 use super::value::{Value, Wrong};
+use crate::logs::LogFormat;
 
 /// A kind of value that becomes a `T`.
 pub(super) struct Type<T> {
@@ -54,6 +56,13 @@ pub(super) const WHOLE: Type<u32> = Type::new("whole number", whole);
 pub(super) const FLAG: Type<bool> = Type::new("flag", flag);
 pub(super) const ADDRESS: Type<SocketAddr> = Type::new("IP address and port", address);
 pub(super) const RATE: Type<f64> = Type::new("number", rate);
+pub(super) const SHARE: Type<f64> = Type::new("number", share);
+pub(super) const TENANTS: Type<usize> = Type::new("whole number", tenants);
+pub(super) const ENDPOINT: Type<String> = Type::new("URL", endpoint);
+pub(super) const LOG_FORMAT: Type<LogFormat> = Type::of_words(
+    || LogFormat::ALL.iter().map(|word| word.as_str()).collect(),
+    |value| word(value, &LogFormat::ALL, LogFormat::as_str),
+);
 pub(super) const UNKNOWN: Type<Unknown> = Type::of_words(
     || UNKNOWNS.iter().map(|word| spelt(*word)).collect(),
     |value| word(value, UNKNOWNS, spelt),
@@ -83,6 +92,29 @@ fn number(value: &Value) -> Result<f64, Wrong> {
 fn rate(value: &Value) -> Result<f64, Wrong> {
     let rate = number(value)?;
     if (0.001..=1e6).contains(&rate) { Ok(rate) } else { Err(Wrong::range(value, "0.001 to 1000000")) }
+}
+
+fn share(value: &Value) -> Result<f64, Wrong> {
+    let share = number(value)?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(Wrong::range(value, "0 to 1")) }
+}
+
+/// Tenants of one dependency that have metrics of their own: never more than a metric has label sets.
+fn tenants(value: &Value) -> Result<usize, Wrong> {
+    let count = usize::try_from(long(value)?).ok().filter(|count| (1..=1000).contains(count));
+    count.ok_or_else(|| Wrong::range(value, "1 to 1000"))
+}
+
+/// Without TLS, which this version's exporter does not speak. An empty one is none, whatever else is set.
+fn endpoint(value: &Value) -> Result<String, Wrong> {
+    const GIVE: &str = "an http URL, such as \"http://127.0.0.1:4318\"";
+    let Value::Text(text) = value else { return Err(Wrong::kind(value, GIVE)) };
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    let uri = text.parse::<Uri>().ok();
+    let is_http = uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
+    if is_http { Ok(text.clone()) } else { Err(Wrong::word(value, GIVE)) }
 }
 
 fn long(value: &Value) -> Result<u64, Wrong> {

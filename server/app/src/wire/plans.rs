@@ -14,7 +14,11 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
         ref by_attempt_per_s,
         fits,
         excess_per_s,
+        headroom_per_s,
         safe_arrival_per_s,
+        safe_arrival_by_ratio_per_s,
+        safe_arrival_by_pool_per_s,
+        safe_arrival_by_attempts_per_s,
         retry_demand_per_s,
         excess_retry_demand_per_s,
     } = *plan;
@@ -26,7 +30,11 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
         by_attempt_per_s: by_attempt_per_s.clone(),
         fits,
         excess_per_s,
+        headroom_per_s,
         safe_arrival_per_s,
+        safe_arrival_by_ratio_per_s,
+        safe_arrival_by_pool_per_s,
+        safe_arrival_by_attempts_per_s,
         retry_demand_per_s,
         excess_retry_demand_per_s,
         table: table.iter().map(row).collect(),
@@ -34,8 +42,8 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
 }
 
 const fn given(given: Given) -> PlanGiven {
-    let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s } = given;
-    PlanGiven { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s }
+    let Given { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s, retry_ratio } = given;
+    PlanGiven { arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s, retry_ratio }
 }
 
 const fn row(plan: &Plan) -> PlanRow {
@@ -45,5 +53,8 @@ const fn row(plan: &Plan) -> PlanRow {
         physical_per_s: plan.physical_per_s,
         logical_success_per_s: plan.logical_success_per_s,
         fits: plan.fits,
+        headroom_per_s: plan.headroom_per_s,
+        safe_arrival_per_s: plan.safe_arrival_per_s,
+        safe_arrival_by_attempts_per_s: plan.safe_arrival_by_attempts_per_s,
     }
 }

@@ -21,4 +21,5 @@ mod shutdown;
 mod states;
 mod support;
 mod syncs;
+mod traces;
 mod watch;

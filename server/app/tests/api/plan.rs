@@ -70,7 +70,8 @@ async fn a_dependency_fills_in_what_is_left_out() {
     assert_eq!(status, 200);
     assert_eq!(
         plan["given"],
-        json!({"arrival_per_s": 120.0, "failure_rate": 0.12, "max_attempts": 3, "capacity_per_s": 130.0, "retry_per_s": 10.0})
+        json!({"arrival_per_s": 120.0, "failure_rate": 0.12, "max_attempts": 3, "capacity_per_s": 130.0, "retry_per_s": 10.0,
+            "retry_ratio": null})
     );
     assert_eq!(digits(&plan["amplification"], 4), "1.1344");
     let (_, plan) = server.get("/v1/plan?dependency=payments").await;
@@ -94,4 +95,52 @@ async fn every_parameter_that_cannot_be_is_named() {
         assert_eq!((status, pointers(&problem)), (422, expected), "{query}");
     }
     assert_eq!(server.get("/v1/plan?arrival_per_s=%ff").await.0, 422);
+}
+
+#[tokio::test]
+async fn the_lines_of_a_planner_are_there() {
+    let server = Server::start("").await;
+    let numbers = "arrival_per_s=120&failure_rate=0.12&max_attempts=4&capacity_per_s=130";
+    let (_, plan) = server.get(&format!("/v1/plan?{numbers}&retry_per_s=10&retry_ratio=0.1")).await;
+    let lines = ["headroom_per_s", "safe_arrival_per_s", "safe_arrival_by_ratio_per_s"];
+    assert_eq!(lines.map(|line| digits(&plan[line], 3)), ["-6.335", "114.424", "118.182"]);
+    let lines = ["safe_arrival_by_pool_per_s", "safe_arrival_by_attempts_per_s"];
+    assert_eq!(lines.map(|line| digits(&plan[line], 3)), ["120.000", "32.500"]);
+    let (_, plan) = server.get(&format!("/v1/plan?{numbers}")).await;
+    assert_eq!(
+        (&plan["safe_arrival_by_ratio_per_s"], &plan["safe_arrival_by_pool_per_s"]),
+        (&Value::Null, &Value::Null),
+        "nothing limits retries"
+    );
+}
+
+#[tokio::test]
+async fn the_table_is_also_for_spreadsheets() {
+    let server = Server::start("").await;
+    let path = "/v1/plan?arrival_per_s=120&failure_rate=0.5&max_attempts=2&capacity_per_s=130";
+    let expected = "120,0.5,130,,,2,1.5,180,90,false,-50,86.66666666666667,,,65";
+    let cases = [
+        ("", "text/csv", true),
+        ("", "text/csv;q=0.9, application/json", true),
+        ("", "application/json, text/csv", false),
+        ("", "*/*", false),
+        ("&format=csv", "application/json", true),
+        ("&format=json", "text/csv", false),
+    ];
+    for (format, accept, is_csv) in cases {
+        let sent = server
+            .http
+            .get(server.url(&format!("{path}{format}")))
+            .header("accept", accept)
+            .send()
+            .await
+            .unwrap();
+        let kind = sent.headers()["content-type"].to_str().unwrap().to_owned();
+        assert_eq!(kind.starts_with("text/csv"), is_csv, "{format} {accept}: {kind}");
+        let text = sent.text().await.unwrap();
+        assert_eq!(text.lines().last() == Some(expected), is_csv, "{text}");
+        assert_eq!(text.lines().count(), if is_csv { 3 } else { 1 });
+    }
+    let (status, problem) = server.get(&format!("{path}&format=xml")).await;
+    assert_eq!((status, pointers(&problem)), (422, vec!["?format"]));
 }

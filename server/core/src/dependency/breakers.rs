@@ -6,13 +6,17 @@ use crate::breaker::{Breaker, Force};
 use crate::jitter::Jitter;
 use crate::queue::Waiting;
 use crate::tenants::TenantKey;
-use crate::{AskId, BreakerState, BreakerView, MicrosPerSecond, Moment, Report, Scope};
+use crate::{AskId, BreakerCause, BreakerState, BreakerView, MicrosPerSecond, Moment, Report, Scope};
 
-/// A breaker changed its state.
+/// A breaker changed its state, or took over a higher version in the one it was in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// Whose, if tenants have their own.
     pub tenant: Option<Box<str>>,
+    /// The state before the change.
+    pub from: BreakerState,
+    /// Why it changed.
+    pub cause: BreakerCause,
     /// The breaker after the change.
     pub breaker: BreakerView,
 }
@@ -127,11 +131,13 @@ impl Dependency {
     }
 
     fn transitioned(&mut self, now: Moment, tenant: TenantKey, before: BreakerState) {
-        let view = self.breaker_of(tenant).view(now);
+        let breaker = self.breaker_of(tenant);
+        let (view, cause) = (breaker.view(now), breaker.cause());
+        self.count_transition(before, view.state);
         let of_tenant = self.policy.breaker.scope == Scope::Tenant;
         let owner = of_tenant.then_some(tenant);
         let name = owner.and_then(|key| self.tenants.get(key)).map(|spender| spender.name.clone());
-        self.transitions.push(Transition { tenant: name, breaker: view });
+        self.transitions.push(Transition { tenant: name, from: before, cause, breaker: view });
         if of_tenant && view.state != BreakerState::Closed {
             self.unsettled.insert(tenant);
         } else {
@@ -145,6 +151,15 @@ impl Dependency {
         }
         if view.state != BreakerState::Closed {
             self.shed_waiting(now, owner);
+        }
+    }
+
+    fn count_transition(&mut self, from: BreakerState, to: BreakerState) {
+        let counts = self.transition_counts.get_mut(from.index());
+        if let Some(count) = counts.and_then(|counts| counts.get_mut(to.index()))
+            && from != to
+        {
+            *count += 1;
         }
     }
 

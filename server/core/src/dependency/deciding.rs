@@ -95,9 +95,8 @@ impl Dependency {
         if let Some(count) = by_reason.and_then(|counts| counts.get_mut(reason.index())) {
             *count += 1;
         }
-        let spender = self.tenants.get_mut(tenant);
-        if let Some(count) = spender.and_then(|spender| spender.decided.get_mut(verdict.index())) {
-            *count += 1;
+        if let Some(spender) = self.tenants.get_mut(tenant) {
+            spender.counts.count_decision(verdict);
         }
         if verdict != Verdict::Granted {
             self.refusals.note(Refusal { at: now, tenant, kind, reason });

@@ -158,6 +158,9 @@ impl Dependency {
         let decision = match release {
             Release::Granted => {
                 self.note_try(now, kind, attempt);
+                if reason == Reason::AfterDelay {
+                    self.waits.count(now.since(asked_at));
+                }
                 self.grant(now, tenant, kind, reason, price)
             }
             Release::Denied(denial) => self.deny(tenant, kind, denial),

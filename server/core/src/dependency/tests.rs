@@ -9,5 +9,6 @@ mod fairness;
 mod history;
 mod known_bugs;
 mod promise;
+mod seen;
 mod signals;
 mod waiting;

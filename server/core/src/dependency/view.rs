@@ -1,9 +1,10 @@
 //! What people and tools see.
 
 use super::Dependency;
+use super::usage::keep_busiest;
 use crate::refusals::Refusal;
 use crate::snapshot::{
-    DecisionCount, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, WindowSnapshot,
+    DecisionCount, FirstSnapshot, PoolSnapshot, RefusalSnapshot, Snapshot, TenantSnapshot, WindowSnapshot,
 };
 use crate::{BreakerState, BreakerView, Kind, Moment, Reason, Span, Verdict};
 
@@ -44,13 +45,17 @@ impl Dependency {
                 .max()
                 .unwrap_or(Span::ZERO),
             breaker: self.overall_breaker(now),
+            transitions: self.transition_counts,
             stale_results: self.stale_results(),
+            waits: self.waits,
+            first: self.first_snapshot(now),
             decided: self.decision_counts(),
             totals: self.totals,
             windows,
             tenants,
             tenant_count: self.tenants.len() as u64,
             clients: self.ledger.living(),
+            sync_lag: self.ledger.longest_silence(now),
             refusals: self.refusal_snapshots(now),
             unreported: self.unreported(),
             learning: self.allocations.is_learning(now),
@@ -61,6 +66,11 @@ impl Dependency {
     fn stale_results(&self) -> u64 {
         let own = self.tenants.iter().filter_map(|(_, tenant)| tenant.breaker.as_ref());
         own.fold(self.breaker.stale_results(), |sum, breaker| sum.saturating_add(breaker.stale_results()))
+    }
+
+    fn first_snapshot(&self, now: Moment) -> FirstSnapshot {
+        let (allocated, leases) = self.allocations.live(now);
+        FirstSnapshot { wanted: self.ledger.wanted(now), allocated, leases }
     }
 
     fn unreported(&self) -> u64 {
@@ -113,7 +123,7 @@ impl Dependency {
     fn tenant_snapshots(&self, now: Moment) -> Vec<TenantSnapshot> {
         let waiting = self.queue.waiting_by_tenant();
         let snapshot = |(key, tenant): (_, &crate::tenants::Tenant)| {
-            let decided = |verdict: Verdict| tenant.decided.get(verdict.index()).copied().unwrap_or(0);
+            let decided = |verdict: Verdict| tenant.counts.decided.get(verdict.index()).copied().unwrap_or(0);
             TenantSnapshot {
                 name: tenant.name.clone(),
                 weight: self.policy.weight(&tenant.name),
@@ -126,8 +136,7 @@ impl Dependency {
             }
         };
         let mut busiest: Vec<_> = self.tenants.iter().collect();
-        busiest.sort_unstable_by_key(|(_, tenant)| std::cmp::Reverse(tenant.decided.iter().sum::<u64>()));
-        busiest.truncate(TENANTS_SHOWN);
+        keep_busiest(&mut busiest, TENANTS_SHOWN, |(_, tenant)| tenant.counts.decided.iter().sum());
         let mut tenants: Vec<TenantSnapshot> = busiest.into_iter().map(snapshot).collect();
         tenants.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         tenants

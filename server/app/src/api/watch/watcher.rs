@@ -88,7 +88,7 @@ impl Watcher {
         match change {
             Ok(change) if !self.filter.wants(change.dependency()) => None,
             Ok(Change::Breaker { tenant: Some(tenant), .. }) if *tenant != *self.filter.tenant => None,
-            Ok(Change::Breaker { dependency, tenant, breaker }) => {
+            Ok(Change::Breaker { dependency, tenant, breaker, .. }) => {
                 self.breaker(&dependency, tenant.as_deref(), &breaker)
             }
             Ok(Change::Dependency { dependency }) => self.dependency(dependency),
