@@ -166,7 +166,9 @@ impl Run {
             previous: before.map(|past| &past.failure),
             repeatable: self.life.is_repeatable(),
             held_for: view.held_for(now),
-            suppressed: view.is_suppressed(now),
+            // A retry that was granted and has failed is asked about all the same: there are no more of these than
+            // grants, and they are how the server learns at once that retries are in vain.
+            suppressed: view.is_suppressed(now) && self.attempts == 1,
             gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
