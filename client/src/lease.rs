@@ -137,6 +137,7 @@ impl FirstGate {
                 return false;
             }
             tokio::select! {
+                biased;
                 () = clock.sleep_until(at.min(self.lease_end(now)).min(latest)) => {}
                 () = changed => {}
             }

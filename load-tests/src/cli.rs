@@ -112,7 +112,7 @@ struct Drill {
     /// Try the ways alone that something is expected of, with all seeds, and exit with 1 if anything falls short.
     #[arg(long)]
     check: bool,
-    /// Only the scenarios that take no more than a few seconds, with one seed.
+    /// Only the scenarios that are marked as short, with one seed each: half a minute in all.
     #[arg(long)]
     short: bool,
     /// This way alone; may be repeated. Default: those of the scenario.

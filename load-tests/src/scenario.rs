@@ -96,7 +96,7 @@ impl Default for LocalRetries {
 pub struct Drill {
     /// Which ways are compared.
     pub ways: Vec<Way>,
-    /// Whether it is among the first to be checked: it takes no more than a few seconds.
+    /// Whether it belongs to the short check, which comes with every test run.
     pub short: bool,
     /// How many seeds the expectations have to hold for, from the scenario's own on.
     pub seeds: u64,

@@ -13,7 +13,6 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::{
-    backoff::fresh_rng,
     clock::Moment,
     emergency::{Bucket, Recent, SUCCESSES_OVER, rate_per_s},
     lease::FirstGate,
@@ -145,10 +144,16 @@ impl DependencyState {
     }
 
     /// Takes a token of the emergency budget. Once the server is `away`, its savings go.
-    pub(crate) fn take_emergency(&self, now: Moment, heard: Option<Moment>, away: bool) -> bool {
+    pub(crate) fn take_emergency(
+        &self,
+        now: Moment,
+        heard: Option<Moment>,
+        away: bool,
+        rng: &mut Rng,
+    ) -> bool {
         let per_s = self.emergency_per_s(now, heard);
         let lost = away && !self.alone.load(Ordering::Relaxed);
-        if lost && self.bucket.drain(now, per_s, &mut fresh_rng()) {
+        if lost && self.bucket.drain(now, per_s, rng) {
             self.alone.store(true, Ordering::Relaxed);
         }
         self.bucket.take(now, per_s)

@@ -6,6 +6,7 @@ use damper_server::Config;
 use parking_lot::Mutex;
 
 use super::trial::{DrillError, Trial};
+use crate::fleet::Members;
 use crate::scenario::{Measure, Scenario, Way};
 
 /// One trial to come.
@@ -35,8 +36,8 @@ pub struct Order {
 #[must_use]
 pub fn plan(scenario: &Scenario, only: Option<&[Way]>) -> Vec<Planned> {
     let drill = &scenario.drill;
-    let fleets =
-        if drill.clients.is_empty() { vec![scenario.traffic.clients] } else { drill.clients.clone() };
+    let members = u64::try_from(Members::of(&scenario.traffic).clients.len()).unwrap_or(u64::MAX);
+    let fleets = if drill.clients.is_empty() { vec![members] } else { drill.clients.clone() };
     let mut trials = Vec::new();
     for way in Way::ALL {
         let of_scenario = drill.ways.contains(&way) || is_judged(scenario, way);

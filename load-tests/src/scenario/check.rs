@@ -41,6 +41,8 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
     faults.within(scenario.duration_s, 3600, "duration_s");
     traffic(&mut faults, &scenario.traffic);
     drill(&mut faults, &scenario.drill, scenario.duration_s);
+    let sized = scenario.drill.clients.is_empty() || scenario.traffic.tenants.is_empty();
+    faults.unless(sized, "drill.clients", "left out where tenants say how many clients they have");
     dependency(&mut faults, &scenario.dependency);
     let local = &scenario.local;
     faults.within(local.max_attempts.into(), 100, "local.max_attempts");

@@ -420,7 +420,9 @@ async fn tend(shared: Weak<Shared>, entry: Arc<Entry>) {
         let Ok(next) = engine.wake(&entry) else { return };
         drop(engine);
         match next {
-            Some(at) => tokio::select! { () = sleep_until(at) => {}, () = entry.rearm.notified() => {} },
+            Some(at) => {
+                tokio::select! { biased; () = sleep_until(at) => {}, () = entry.rearm.notified() => {} }
+            }
             None => entry.rearm.notified().await,
         }
     }

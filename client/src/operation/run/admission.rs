@@ -237,7 +237,8 @@ impl Run {
         if fail_mode == FailMode::Closed && !shadow {
             return Err(closed.into());
         }
-        if !self.state().take_emergency(self.core().clock.now(), self.core().heard(), away) && !shadow {
+        let (now, heard) = (self.core().clock.now(), self.core().heard());
+        if !self.state().take_emergency(now, heard, away, &mut self.core().rng()) && !shadow {
             return Err(StopReason::EmergencyExhausted.into());
         }
         self.state().counts.emergency.up();

@@ -1,0 +1,119 @@
+//! Drills: the same in every run, judged trial by trial, and written in every form.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
+)]
+
+use damper_load::drill::{self, Order, Report};
+use damper_load::scenario::{Scenario, Way, parse};
+
+/// Everything that could make two runs differ: chance, loss, several tenants, a server that dies, queues.
+const SCENARIO: &str = r#"
+name = "small"
+about = "a bit of everything"
+duration_s = 20
+
+[traffic]
+arrival_per_s = 100
+pacing = "poisson"
+clients = 1
+deadline_ms = 3000
+attempt_timeout_ms = 200
+tenants = [{ name = "a", load = 3, clients = 5 }, { name = "b", count = 4, clients = 3, from_s = 2 }]
+
+[dependency]
+name = "payments"
+capacity_per_s = 150
+queue_limit = 50
+latency_ms = 20
+latency = "exponential"
+phases = [{ from_s = 5, failure_share = 0.3 }, { from_s = 15, failure_share = 0.9, latency_ms = 60 }]
+
+[[events]]
+at_s = 10
+action = "kill_server"
+
+[[events]]
+at_s = 12
+action = "start_server"
+
+[drill]
+ways = ["none", "finagle", "shared", "damper"]
+seeds = 2
+latency_ms = 3
+loss = 0.05
+over_s = 18
+
+[damper]
+capacity_per_s = 150
+
+[expect.damper]
+amplification = { at_most = 1.5 }
+operation_success = { at_least = 1.1 }
+"#;
+
+fn drilled(scenario: &str, only: Option<&[Way]>) -> Report {
+    let scenario: Scenario = parse("small", scenario).unwrap();
+    let config = drill::policy_of(&scenario, None).unwrap();
+    let order = Order { trials: drill::plan(&scenario, only), scenario, config };
+    let trials = drill::run(&order, &|_| {}).unwrap();
+    let judgements = drill::judge(&order.scenario, &trials);
+    Report { scenario: order.scenario, trials, judgements }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let [first, second] = [0, 1].map(|_| [drilled(SCENARIO, None)]);
+    assert_eq!(drill::csv(&first), drill::csv(&second));
+    assert_eq!(drill::html(&first), drill::html(&second));
+    assert_eq!(drill::json(&first).unwrap(), drill::json(&second).unwrap());
+    let other = [drilled(&SCENARIO.replace("about =", "seed = 77\nabout ="), None)];
+    assert_ne!(drill::csv(&first), drill::csv(&other), "the test can tell");
+}
+
+#[test]
+fn ways_that_are_judged_are_tried_with_every_seed() {
+    let report = drilled(SCENARIO, None);
+    let tried: Vec<(Way, u64)> = report.trials.iter().map(|trial| (trial.way, trial.seed)).collect();
+    let expected = [(Way::None, 1), (Way::Finagle, 1), (Way::Shared, 1), (Way::Damper, 1), (Way::Damper, 2)];
+    assert_eq!(tried, expected);
+    let met: Vec<(bool, usize)> = report.judgements.iter().map(|one| (one.is_met(), one.trials)).collect();
+    assert_eq!(met, [(true, 2), (false, 2)], "{:?}", report.judgements);
+    let told = drill::judgements(&report);
+    assert!(told.contains("MISSED  damper  operation_success"), "{told}");
+    assert!(told.contains("in 0 of 2 trials, not with seed 1"), "{told}");
+}
+
+#[test]
+fn a_table_has_a_line_for_each_way_and_every_number_finds_its_column() {
+    let report = drilled(SCENARIO, Some(&[Way::Damper, Way::None]));
+    let table = drill::table(&report);
+    let lines: Vec<&str> = table.lines().take(3).collect();
+    assert!(lines[0].starts_with("way") && lines[1].starts_with("none") && lines[2].starts_with("damper"));
+    assert!(table.contains("operations started from second 5 on"), "the first change: {table}");
+    let page = drill::html(&[report]);
+    assert_eq!(page.matches("<svg").count(), 4, "three figures, and damper's decisions");
+    assert!(!page.contains("http") || !page.contains("src="), "it needs nothing else");
+}
+
+#[test]
+fn what_damper_counts_is_what_the_dependency_saw() {
+    let quiet = SCENARIO.replace("loss = 0.05", "loss = 0").replace("[[events]]", "[[unused]]");
+    let quiet: String =
+        quiet.lines().filter(|line| !is_event(line)).map(|line| format!("{line}\n")).collect();
+    let report = drilled(&quiet, Some(&[Way::Damper]));
+    let trial = &report.trials[0];
+    let total: damper_load::measure::Second = trial.seconds.iter().sum();
+    let server = trial.server.as_ref().unwrap();
+    let window = &server.windows["5m"];
+    assert_eq!(window.logical, total.offered);
+    assert_eq!(window.physical, total.physical(), "attempts that clients counted, and those that arrived");
+    let granted: u64 = server.decisions["granted"].values().sum();
+    assert_eq!(granted, total.executed(), "every retry had its token");
+}
+
+fn is_event(line: &str) -> bool {
+    ["[[unused]]", "at_s", "action"].iter().any(|start| line.starts_with(start))
+}
