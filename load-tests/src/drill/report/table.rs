@@ -8,7 +8,7 @@ use crate::measure::Span;
 use crate::report::{number, percent};
 use crate::scenario::{Measure, Way};
 
-/// One line for each way and size of the fleet; columns are explained by [`LEGEND`].
+/// One line for each way and size of the fleet, and what the columns are.
 #[must_use]
 pub fn table(report: &Report) -> String {
     let onset = report.onset_s();
