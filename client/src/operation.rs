@@ -236,7 +236,8 @@ impl Operation {
                     Effect::Unknown => {}
                 }
             }
-            run = run.go_on(failure, ended).await?;
+            // On the heap, or every call would carry the room for it about.
+            Box::pin(run.go_on(failure, ended)).await?;
         }
     }
 

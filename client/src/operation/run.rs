@@ -164,7 +164,7 @@ impl Run {
     /// Whether the first attempt may be made.
     pub(super) async fn begin(&mut self) -> Result<(), Stop> {
         self.may_start()?;
-        if self.is_held_up() { self.admit_first().await } else { Ok(()) }
+        if self.is_held_up() { Box::pin(self.admit_first()).await } else { Ok(()) }
     }
 
     /// Whether an attempt of this kind may be made.
@@ -230,7 +230,7 @@ impl Run {
 
     /// Ends the operation without success.
     pub(super) fn stopped<E>(
-        mut self,
+        &mut self,
         stop: Stop,
         failure: Option<Failure>,
         last: Option<E>,

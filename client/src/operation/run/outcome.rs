@@ -92,7 +92,7 @@ impl Run {
         ended: Ended<E>,
     ) -> Result<Self, CallError<E>> {
         match self.failed(&ended) {
-            Some(failure) => self.go_on(failure, ended).await,
+            Some(failure) => Box::pin(self.go_on(failure, ended)).await.map(|()| self),
             None => Err(self.not_a_failure(ended)),
         }
     }
@@ -106,18 +106,16 @@ impl Run {
 
     /// Finds the way to another attempt.
     pub(in crate::operation) async fn go_on<E>(
-        mut self,
+        &mut self,
         failure: Failure,
         ended: Ended<E>,
-    ) -> Result<Self, CallError<E>> {
-        match self.next(&failure).await {
-            Ok(()) => Ok(self),
-            Err(stop) => Err(self.stopped(stop, Some(failure), ended.into_error())),
-        }
+    ) -> Result<(), CallError<E>> {
+        let next = self.next(&failure).await;
+        next.map_err(|stop| self.stopped(stop, Some(failure), ended.into_error()))
     }
 
     /// The error of an attempt that has succeeded all the same.
-    pub(in crate::operation) fn not_a_failure<E>(mut self, ended: Ended<E>) -> CallError<E> {
+    pub(in crate::operation) fn not_a_failure<E>(&mut self, ended: Ended<E>) -> CallError<E> {
         self.succeeded();
         self.error(StopReason::NotAFailure, None, ended.into_error())
     }
@@ -170,7 +168,9 @@ impl Run {
     pub(in crate::operation) async fn queried<T>(&self, query: impl Future<Output = Effect<T>>) -> Effect<T> {
         let now = self.core().clock.now();
         match self.limit.end_of_attempt(now, false).filter(|_| super::in_runtime()) {
-            Some(end) => timeout_at(self.core().clock.instant(end), query).await.unwrap_or(Effect::Unknown),
+            Some(end) => {
+                Box::pin(timeout_at(self.core().clock.instant(end), query)).await.unwrap_or(Effect::Unknown)
+            },
             None => query.await,
         }
     }
