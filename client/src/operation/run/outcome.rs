@@ -170,7 +170,7 @@ impl Run {
         match self.limit.end_of_attempt(now, false).filter(|_| super::in_runtime()) {
             Some(end) => {
                 Box::pin(timeout_at(self.core().clock.instant(end), query)).await.unwrap_or(Effect::Unknown)
-            },
+            }
             None => query.await,
         }
     }
