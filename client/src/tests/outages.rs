@@ -107,3 +107,18 @@ async fn shutdown_without_a_server_ends_in_time() {
     let report = damper.shutdown(ms(50)).await;
     assert_eq!((report.delivered, report.undelivered), (0, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_until_the_twentieth_millisecond() {
+    let alone = Err(StopReason::EmergencyExhausted);
+    for (answered_after_ms, asks, expected) in [(19, 1, Ok(())), (20, 1, Ok(())), (21, 2, alone)] {
+        let admitted_after = ms(answered_after_ms);
+        let fake = Fake::new(move |_| Step { admitted_after, ..Step::at_once(Ok(granted())) });
+        let dependency = client(&fake).dependency("d");
+        let ended = call(safe(&dependency), vec![transient()]).await.map(drop).map_err(|error| error.reason);
+        assert_eq!(ended, expected, "after {answered_after_ms} ms: the outage rules decide from the next on");
+        let asked = fake.asks.lock();
+        let ids: std::collections::BTreeSet<_> = asked.iter().map(|(_, ask)| &ask.request_id).collect();
+        assert_eq!((asked.len(), ids.len()), (asks, 1), "{answered_after_ms} ms: one id");
+    }
+}

@@ -171,3 +171,14 @@ async fn a_breaker_of_a_silent_server_is_forgotten_after_thirty_seconds() {
     tokio::time::sleep(ms(2000)).await;
     call(safe(&dependency), vec![]).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_cannot_be_one_does_not_replace_the_last() {
+    for odd in ["", "a\0b", "\0"] {
+        let event = breaker(7) + &breaker(8).replace("id: 8", &format!("id: {odd}"));
+        let (fake, _damper, state) = watching(vec![ending(chunks(&[&event]))]).await;
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        let resumed = fake.watches.lock().get(1).and_then(|(_, id)| id.clone());
+        assert_eq!((version(&state), resumed.as_deref()), (8, Some("7")), "{odd:?}");
+    }
+}
