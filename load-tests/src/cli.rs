@@ -1,6 +1,7 @@
 //! The command line.
 
 mod drill;
+mod out;
 mod run;
 
 use std::net::SocketAddr;
@@ -27,8 +28,8 @@ Examples:
   damper-load scenarios chapter-r2 > my.toml
   damper-load storm --scenario my.toml --seed 7 --duration 20
 
-Live lines go to standard error, the closing table to standard output. Ctrl-C stops early and still prints what was
-measured.
+Live lines go to standard error, the closing table to standard output. Ctrl-C stops a storm early and still prints
+what was measured; a drill ends at once.
 
 Exit codes: 0 success; 1 a human must look: an expectation missed, a storm stopped early, or a scenario that cannot
 be read; 2 wrong usage; 70 a bug.";
@@ -99,7 +100,7 @@ Examples:
   damper-load drill --scenario mine.toml --config damper.toml
 
 With --config the damper server runs with your own file, in place of the scenario's [damper]; the dependency's name in
-the scenario must be the one in the file. docs/drill.md says how to read the table, and how each peer is modelled.
+the scenario must be the one in the file. Scenarios of storms can be drilled too, and are by default. docs/drill.md says how to read the table, and how each peer is modelled.
 
 Exit codes: 0 success; 1 a human must look: an expectation missed (with --check), or something that cannot be read;
 2 wrong usage; 70 a bug.";
@@ -112,7 +113,7 @@ struct Drill {
     /// Try the ways alone that something is expected of, with all seeds, and exit with 1 if anything falls short.
     #[arg(long)]
     check: bool,
-    /// Only the scenarios that are marked as short, with one seed each: half a minute in all.
+    /// Only the scenarios that are marked as short, with one seed each: a minute in all.
     #[arg(long)]
     short: bool,
     /// This way alone; may be repeated. Default: those of the scenario.

@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::out::print;
 use super::run::{look, write};
 use super::{Drill, End};
 use crate::drill::{self, DrillError, Order, Report};
@@ -32,12 +33,16 @@ pub(super) fn run(args: &Drill) -> End {
     let missed = reports.iter().flat_map(|report| &report.judgements).filter(|one| !one.is_met()).count();
     if args.check {
         let all: usize = reports.iter().map(|report| report.judgements.len()).sum();
-        println!("{} of {all} expectations met in {} scenarios", all - missed, reports.len());
+        print(&format!("{} of {all} expectations met in {} scenarios\n", all - missed, reports.len()));
+        if all == 0 {
+            return look("nothing was checked: no scenario expects anything of the ways that were tried");
+        }
     }
     if args.check && missed > 0 { End::Look } else { End::Success }
 }
 
 fn drill_all(args: &Drill) -> Result<Vec<Report>, Failed> {
+    must_be_writable(args)?;
     let orders = wanted(args)?.into_iter().map(|scenario| order(args, scenario));
     let orders = orders.collect::<Result<Vec<_>, _>>()?;
     let bar = bar(orders.iter().map(|order| order.trials.len()).sum());
@@ -61,6 +66,20 @@ fn drill_all(args: &Drill) -> Result<Vec<Report>, Failed> {
     bar.finish_and_clear();
     write_files(args, &reports).map_err(Failed::Output)?;
     Ok(reports)
+}
+
+/// A mistake in a path is worth knowing before minutes have passed.
+fn must_be_writable(args: &Drill) -> Result<(), Failed> {
+    for path in [&args.html, &args.json, &args.csv, &args.svg].into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(Failed::Output(format!(
+                "cannot write {}: no such folder, or a folder",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn wanted(args: &Drill) -> Result<Vec<Scenario>, ScenarioError> {
@@ -93,11 +112,9 @@ fn bar(trials: usize) -> ProgressBar {
 
 fn show(args: &Drill, report: &Report) {
     let scenario = &report.scenario;
-    println!("{}: {}", scenario.name, scenario.about);
-    if !args.check {
-        println!("\n{}", drill::table(report));
-    }
-    println!("{}", drill::judgements(report));
+    let table = if args.check { String::new() } else { format!("\n{}\n", drill::table(report)) };
+    let (name, about, judgements) = (&scenario.name, &scenario.about, drill::judgements(report));
+    print(&format!("{name}: {about}\n{table}{judgements}\n"));
 }
 
 fn write_files(args: &Drill, reports: &[Report]) -> Result<(), String> {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use super::out::print;
 use super::{Command, Demo, End, Output, Storm};
 use crate::report::{self, Live, Report};
 use crate::scenario::{self, Way};
@@ -75,13 +76,13 @@ fn show_scenarios(wanted: Option<&str>) -> End {
     let Some(wanted) = wanted else {
         for (name, text) in scenario::embedded() {
             let about = scenario::parse(name, text).map_or_else(|error| error.to_string(), |it| it.about);
-            println!("{name:<20}{about}");
+            print(&format!("{name:<20}{about}\n"));
         }
         return End::Success;
     };
     match scenario::embedded().find(|(name, _)| *name == wanted) {
         Some((_, text)) => {
-            print!("{text}");
+            print(text);
             End::Success
         }
         None => look(&format!("no built-in scenario `{wanted}`; `damper-load scenarios` lists them")),
@@ -102,10 +103,9 @@ fn usual_address() -> SocketAddr {
 
 /// Prints and writes the report.
 fn conclude(report: &Report, output: &Output) -> End {
-    println!("\n{}: {}\n", report.scenario.name, report.scenario.about);
-    println!("{}", report::table(report));
-    print!("{}", report::reasons(report));
-    println!("{}", report::judgements(report));
+    let (name, about) = (&report.scenario.name, &report.scenario.about);
+    let (table, reasons) = (report::table(report), report::reasons(report));
+    print(&format!("\n{name}: {about}\n\n{table}\n{reasons}{}\n", report::judgements(report)));
     if let Err(why) = write_files(report, output) {
         return look(&why);
     }

@@ -24,9 +24,25 @@ use crate::server::config_of;
 /// It cannot be read, or is none.
 pub fn policy_of(scenario: &Scenario, file: Option<&Path>) -> Result<Config, DrillError> {
     match file {
-        Some(path) => Config::load(Some(path), []).map_err(|error| DrillError::Config(error.to_string())),
+        Some(path) => {
+            let config =
+                Config::load(Some(path), []).map_err(|error| DrillError::Config(error.to_string()))?;
+            must_know(&config, &scenario.dependency.name, path)?;
+            Ok(config)
+        }
         None => config_of(scenario).map_err(|error| DrillError::Config(error.to_string())),
     }
+}
+
+/// A name that is misspelt would be drilled with the defaults. A file without any dependency means them.
+fn must_know(config: &Config, name: &str, path: &Path) -> Result<(), DrillError> {
+    let known = config.settings().dependencies;
+    if known.is_empty() || known.contains_key(name) {
+        return Ok(());
+    }
+    let names = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let why = format!("the scenario's dependency `{name}` is not in {}, which has {names}", path.display());
+    Err(DrillError::Config(why))
 }
 
 /// One life of a server.

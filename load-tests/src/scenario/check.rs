@@ -49,6 +49,7 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
     faults.unless(local.factor >= 1.0 && local.factor <= 100.0, "local.factor", "between 1 and 100");
     faults.unless(local.cap_ms >= local.base_ms, "local.cap_ms", "no less than local.base_ms");
     events(&mut faults, &scenario.events);
+    phases_in_time(&mut faults, scenario);
     for (way, bounds) in &scenario.expect {
         for (measure, bound) in bounds {
             let key = format!("expect.{}.{}", way.as_str(), measure.as_str());
@@ -82,6 +83,21 @@ fn traffic(faults: &mut Faults, traffic: &Traffic) {
     }
     let need = format!("at most {MOST_CLIENTS} clients in all");
     faults.unless(clients <= MOST_CLIENTS, "traffic.tenants", &need);
+}
+
+/// What would never come to be is a mistake.
+fn phases_in_time(faults: &mut Faults, scenario: &Scenario) {
+    let end_s = scenario.duration_s as f64;
+    let mut in_time = |from_s: f64, key: String| faults.unless(from_s < end_s, &key, "before the end");
+    for (index, phase) in scenario.dependency.phases.iter().enumerate() {
+        in_time(phase.from_s, format!("dependency.phases[{index}].from_s"));
+    }
+    for (index, phase) in scenario.traffic.phases.iter().enumerate() {
+        in_time(phase.from_s, format!("traffic.phases[{index}].from_s"));
+    }
+    for (index, tenant) in scenario.traffic.tenants.iter().enumerate() {
+        in_time(tenant.from_s, format!("traffic.tenants[{index}].from_s"));
+    }
 }
 
 fn drill(faults: &mut Faults, drill: &Drill, duration_s: u64) {
@@ -139,8 +155,12 @@ fn events(faults: &mut Faults, events: &[Event]) {
 }
 
 fn expectation(faults: &mut Faults, key: &str, measure: Measure, bound: &Bound, duration_s: u64) {
-    let bounded = bound.at_least.is_some() || bound.at_most.is_some();
-    faults.unless(bounded, key, "given at_least, at_most or both");
+    let limits = [bound.at_least, bound.at_most];
+    let bounded =
+        limits.iter().any(Option::is_some) && limits.iter().flatten().all(|limit| limit.is_finite());
+    faults.unless(bounded, key, "given at_least, at_most or both, as numbers");
+    let apart = bound.at_least.zip(bound.at_most).is_none_or(|(least, most)| least <= most);
+    faults.unless(apart, key, "given an at_least that is not above its at_most");
     let sampled = bound.sigmas == 0.0 || (bound.sigmas > 0.0 && measure.is_share());
     faults.unless(sampled, &format!("{key}.sigmas"), "0 or more, and left out where no share is measured");
     let from_s = bound.from_s.unwrap_or(0);

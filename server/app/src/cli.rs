@@ -2,6 +2,7 @@
 
 mod plan;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
@@ -139,14 +140,27 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Check { config } => {
             let sources = Sources::default().with_file(Some(&config));
-            print!("{}", sources.with_environment(environment()).read()?);
+            print(&sources.with_environment(environment()).read()?.to_string());
             Ok(())
         }
         Command::Serve(args) => serve(&args),
         Command::Plan(question) => {
-            print!("{}", plan::answer(&question)?);
+            print(&plan::answer(&question)?);
             Ok(())
         }
+    }
+}
+
+/// Prints to standard output, which somebody may have closed. Ends the process if that cannot be done: well if the
+/// reader has seen enough, with 1 otherwise.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        eprintln!("cannot write standard output: {error}");
+        std::process::exit(1);
     }
 }
 

@@ -55,9 +55,9 @@ pub struct Plan {
     pub headroom_per_s: Option<f64>,
     /// Largest arrival rate whose attempts fit.
     pub safe_arrival_per_s: Option<f64>,
-    /// The same whatever fails, while retries keep to the ratio.
+    /// The same whatever fails, while retries keep to the ratio; no less than without a limit.
     pub safe_arrival_by_ratio_per_s: Option<f64>,
-    /// The same whatever fails, while retries keep to the pool.
+    /// The same whatever fails, while retries keep to the pool; no less than without a limit.
     pub safe_arrival_by_pool_per_s: Option<f64>,
     /// The same if everything fails and nothing limits retries.
     pub safe_arrival_by_attempts_per_s: Option<f64>,
@@ -136,6 +136,8 @@ impl Plan {
         let physical_per_s = arrival_per_s * amplification;
         // The sum of nothing is -0.0.
         let retry_demand_per_s = by_attempt_per_s.iter().skip(1).sum::<f64>() + 0.0;
+        // However much a budget allows, no operation makes more attempts than these.
+        let by_attempts = |capacity: f64| capacity / f64::from(max_attempts);
         let unanswered = std::iter::repeat_n(failure_rate, max_attempts as usize).product::<f64>();
         Self {
             given,
@@ -149,11 +151,11 @@ impl Plan {
             safe_arrival_per_s: capacity_per_s.map(|capacity| capacity / amplification),
             safe_arrival_by_ratio_per_s: capacity_per_s
                 .zip(retry_ratio)
-                .map(|(capacity, ratio)| capacity / (1.0 + ratio)),
+                .map(|(capacity, ratio)| (capacity / (1.0 + ratio)).max(by_attempts(capacity))),
             safe_arrival_by_pool_per_s: capacity_per_s
                 .zip(retry_per_s)
-                .map(|(capacity, pool)| (capacity - pool).max(0.0)),
-            safe_arrival_by_attempts_per_s: capacity_per_s.map(|capacity| capacity / f64::from(max_attempts)),
+                .map(|(capacity, pool)| (capacity - pool).max(by_attempts(capacity))),
+            safe_arrival_by_attempts_per_s: capacity_per_s.map(by_attempts),
             retry_demand_per_s,
             excess_retry_demand_per_s: retry_per_s.map(|pool| (retry_demand_per_s - pool).max(0.0)),
         }
