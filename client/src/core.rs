@@ -156,6 +156,7 @@ impl Core {
         let name: Arc<str> = Arc::from(name);
         let fresh = Arc::new(DependencyState::new(
             Arc::clone(&name),
+            Arc::clone(&self.observer),
             self.switch == Switch::Observe,
             self.clock.now(),
         ));

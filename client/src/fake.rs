@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use damper_protocol::{
-    AskRequest, AskResponse, BreakerState, BreakerVersion, Decision, Reason, SyncRequest, SyncResponse,
+    AskRequest, AskResponse, BreakerState, BreakerVersion, Decision, Mode, Reason, SyncRequest, SyncResponse,
     SyncedDependency,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -57,6 +57,7 @@ pub(crate) struct Fake {
     /// What each dependency is told by every sync; no sync is answered without.
     pub(crate) told: Mutex<Option<SyncedDependency>>,
     pub(crate) epoch: Mutex<String>,
+    pub(crate) mode: Mutex<Mode>,
     pub(crate) asks: Mutex<Vec<(Instant, AskRequest)>>,
     pub(crate) syncs: Mutex<Vec<SyncRequest>>,
     pub(crate) returned: Mutex<Vec<String>>,
@@ -92,6 +93,7 @@ impl Fake {
             script: Box::new(script),
             told: Mutex::new(Some(SyncedDependency::default())),
             epoch: Mutex::new("e1".to_owned()),
+            mode: Mutex::default(),
             asks: Mutex::default(),
             syncs: Mutex::default(),
             returned: Mutex::default(),
@@ -113,7 +115,7 @@ impl Fake {
         Ok(SyncResponse {
             epoch: self.epoch.lock().clone(),
             config_version: 1,
-            mode: damper_protocol::Mode::Normal,
+            mode: *self.mode.lock(),
             next_sync_ms: 1000,
             dependencies: names.map(|name| (name.clone(), told.clone())).collect(),
         })

@@ -1,13 +1,13 @@
 //! Watching what the client does, as it does it.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
-use damper_protocol::Reason;
+use damper_protocol::{BreakerState, Mode, Reason};
 
 use crate::StopReason;
 
 /// Is told what happens to attempts and retries. Every method does nothing unless overridden; they are called on
-/// the caller's task and have to be quick.
+/// the caller's task unless they say otherwise, and have to be quick.
 ///
 /// For counts there is [`Dependency::totals`](crate::Dependency::totals), which costs nothing.
 pub trait Observer: Send + Sync + 'static {
@@ -41,6 +41,17 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (dependency, reason);
     }
 
+    /// The server's breaker of a dependency is in another state than was known. Called from whichever task hears of
+    /// it first, the background tasks included.
+    fn breaker_changed(&self, dependency: &str, state: BreakerState) {
+        let _ = (dependency, state);
+    }
+
+    /// The server works in another mode than before. Called from a background task.
+    fn mode_changed(&self, mode: Mode) {
+        let _ = mode;
+    }
+
     /// An operation succeeded after so many attempts.
     fn succeeded(&self, dependency: &str, attempts: u32) {
         let _ = (dependency, attempts);
@@ -52,3 +63,13 @@ pub trait Observer: Send + Sync + 'static {
 pub(crate) struct Nobody;
 
 impl Observer for Nobody {}
+
+/// An observer that can stand in what is shown for debugging.
+#[derive(Clone)]
+pub(crate) struct Told(pub(crate) Arc<dyn Observer>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}

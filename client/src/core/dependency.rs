@@ -8,14 +8,16 @@ use std::{
     time::Duration,
 };
 
-use damper_protocol::{PolicyView, ProbeResult, SyncedDependency};
+use damper_protocol::{BreakerState, PolicyView, ProbeResult, SyncedDependency};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::{
+    Observer,
     clock::Moment,
     emergency::{Bucket, Recent, SUCCESSES_OVER, rate_per_s},
     lease::FirstGate,
+    observer::{Nobody, Told},
     totals::{Count, Counts, Estimate},
     view::View,
 };
@@ -33,6 +35,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct DependencyState {
     pub(crate) name: Arc<str>,
     is_private: bool,
+    observer: Told,
     pub(crate) counts: Counts,
     /// Whether first attempts have to look at the view: all that a healthy call reads of it.
     guarded: AtomicBool,
@@ -56,10 +59,11 @@ pub(crate) struct DependencyState {
 }
 
 impl DependencyState {
-    pub(crate) fn new(name: Arc<str>, observes: bool, now: Moment) -> Self {
+    pub(crate) fn new(name: Arc<str>, observer: Arc<dyn Observer>, observes: bool, now: Moment) -> Self {
         Self {
             name,
             is_private: false,
+            observer: Told(observer),
             counts: Counts::default(),
             guarded: AtomicBool::new(false),
             first: FirstGate::default(),
@@ -79,7 +83,7 @@ impl DependencyState {
 
     /// One that is never reported and never retries: its name cannot be sent.
     pub(crate) fn private(name: &str, now: Moment) -> Self {
-        Self { is_private: true, ..Self::new(Arc::from(name), false, now) }
+        Self { is_private: true, ..Self::new(Arc::from(name), Arc::new(Nobody), false, now) }
     }
 
     pub(crate) fn is_private(&self) -> bool {
@@ -99,12 +103,20 @@ impl DependencyState {
     /// Changes the view.
     pub(crate) fn learn<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
         let mut view = self.view.lock();
+        let (_, before) = view.last_breaker();
         let learnt = change(&mut view);
+        let (_, after) = view.last_breaker();
         self.guarded.store(view.guards_first_attempts(), Ordering::Relaxed);
         let slow_call_ms = view.known_policy().and_then(|policy| policy.slow_call_ms);
         self.slow_call_ms.store(slow_call_ms.unwrap_or(NEVER), Ordering::Relaxed);
         if view.is_shadow() {
             self.first.lift();
+        }
+        drop(view);
+        // Nothing known is what a closed breaker lets through.
+        let was = before.unwrap_or(BreakerState::Closed);
+        if let Some(state) = after.filter(|state| *state != was) {
+            self.observer.0.breaker_changed(&self.name, state);
         }
         learnt
     }

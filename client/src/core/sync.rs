@@ -132,9 +132,12 @@ impl Core {
         self.hear(now);
         let mut status = self.status.lock();
         status.epoch = Some(response.epoch.clone());
-        status.mode = response.mode;
+        let mode_before = std::mem::replace(&mut status.mode, response.mode);
         status.last_sync = Some(now);
         drop(status);
+        if mode_before != response.mode {
+            self.observer.mode_changed(response.mode);
+        }
         let new_epoch = epoch.is_some_and(|epoch| epoch != response.epoch);
         let mut rng = self.rng();
         for dependency in dependencies {

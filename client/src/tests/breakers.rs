@@ -104,3 +104,35 @@ async fn a_breaker_that_opened_during_the_wait_stops_the_retry_and_returns_the_t
     tokio::time::sleep(ms(1)).await;
     assert_eq!(fake.returned.lock().len(), fake.asks.lock().len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_breakers_once_for_each_change() {
+    struct Log(Arc<Mutex<Vec<String>>>);
+    impl Observer for Log {
+        fn breaker_changed(&self, dependency: &str, state: BreakerState) {
+            self.0.lock().push(format!("{dependency} {}", state.as_str()));
+        }
+        fn mode_changed(&self, mode: damper_protocol::Mode) {
+            self.0.lock().push(format!("{mode:?}"));
+        }
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let transport = Arc::clone(&fake) as Arc<dyn Transport>;
+    let damper = Damper::builder("").observer(Log(Arc::clone(&log))).build_over(transport, Switch::On);
+    let _dependency = damper.dependency("d");
+    for (state, version) in [
+        (BreakerState::Closed, 1),
+        (BreakerState::Open, 2),
+        (BreakerState::Open, 2),
+        (BreakerState::HalfOpen, 3),
+        (BreakerState::Closed, 4),
+    ] {
+        *fake.told.lock() =
+            Some(told(|told| told.breaker = BreakerView { state, version, open_for_ms: 5000 }));
+        damper.flush().await.unwrap();
+    }
+    *fake.mode.lock() = damper_protocol::Mode::Learning;
+    damper.flush().await.unwrap();
+    assert_eq!(log.lock().clone(), ["d open", "d half_open", "d closed", "Learning"]);
+}
