@@ -1,7 +1,6 @@
 //! The command line.
 
 mod drill;
-mod out;
 mod run;
 
 use std::net::SocketAddr;
@@ -186,7 +185,9 @@ pub fn main() -> ExitCode {
     // The panic has been printed by then; what is left to say is that it is nobody's fault but ours.
     std::panic::catch_unwind(|| match cli.command {
         Command::Drill(args) => drill::run(&args),
-        command => run::run(command),
+        Command::Scenarios { name } => run::show_scenarios(name.as_deref()),
+        Command::Demo(args) => run::until_stopped(async |stop| run::run_demo(args, stop).await),
+        Command::Storm(args) => run::until_stopped(async |stop| run::run_storm(args, stop).await),
     })
     .unwrap_or(End::Bug)
     .into()

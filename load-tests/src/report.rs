@@ -10,7 +10,7 @@ pub use json::to_json;
 pub use live::Live;
 pub use svg::svg;
 pub use table::table;
-pub use text::{judgements, number, percent, reasons};
+pub use text::{bound, judgements, number, part, percent, reasons};
 
 use crate::scenario::Scenario;
 use crate::storm::Run;

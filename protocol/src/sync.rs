@@ -207,7 +207,8 @@ pub struct SyncedDependency {
 pub struct FirstAttempts {
     /// Attempts per second.
     pub per_s: f64,
-    /// Attempts that may start at once.
+    /// Attempts that may start at once after a quiet while. Less than one is for a fleet that is held back: a client
+    /// saves up no whole attempt, and starts anywhere between two, so that the fleet does not start as one.
     pub burst: f64,
     /// How long the lease lasts, in milliseconds.
     pub ttl_ms: u64,

@@ -1,8 +1,8 @@
 //! Carries out `drill`.
 
+use damper_server::cli::print;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::out::print;
 use super::run::{look, write};
 use super::{Drill, End};
 use crate::drill::{self, DrillError, Order, Report};

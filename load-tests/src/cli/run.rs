@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::out::print;
-use super::{Command, Demo, End, Output, Storm};
+use damper_server::cli::print;
+
+use super::{Demo, End, Output, Storm};
 use crate::report::{self, Live, Report};
 use crate::scenario::{self, Way};
 use crate::stop;
@@ -16,29 +17,22 @@ const DEMO: &str = "incident-0312";
 /// Any free port of this machine, reachable from nowhere else.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-pub(super) fn run(command: Command) -> End {
+/// Runs a command that hears of Ctrl-C and SIGTERM.
+pub(super) fn until_stopped(command: impl AsyncFnOnce(&stop::Stop) -> End) -> End {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return look(&format!("no runtime: {error}")),
     };
     runtime.block_on(async {
         let (stopper, stop) = stop::pair();
-        let command = async {
-            match command {
-                Command::Drill(args) => super::drill::run(&args),
-                Command::Demo(args) => run_demo(args, &stop).await,
-                Command::Storm(args) => run_storm(args, &stop).await,
-                Command::Scenarios { name } => show_scenarios(name.as_deref()),
-            }
-        };
         tokio::select! {
-            end = command => end,
+            end = command(&stop) => end,
             Err(error) = stopper.stop_on_signals() => look(&format!("cannot listen for signals: {error}")),
         }
     })
 }
 
-async fn run_storm(args: Storm, stop: &stop::Stop) -> End {
+pub(super) async fn run_storm(args: Storm, stop: &stop::Stop) -> End {
     let mut scenario = match scenario::load(&args.scenario) {
         Ok(scenario) => scenario,
         Err(error) => return look(&error.to_string()),
@@ -54,7 +48,7 @@ async fn run_storm(args: Storm, stop: &stop::Stop) -> End {
     }
 }
 
-async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
+pub(super) async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
     let scenario = match scenario::load(DEMO) {
         Ok(scenario) => scenario,
         Err(error) => return look(&error.to_string()),
@@ -72,7 +66,7 @@ async fn run_demo(args: Demo, stop: &stop::Stop) -> End {
     }
 }
 
-fn show_scenarios(wanted: Option<&str>) -> End {
+pub(super) fn show_scenarios(wanted: Option<&str>) -> End {
     let Some(wanted) = wanted else {
         for (name, text) in scenario::embedded() {
             let about = scenario::parse(name, text).map_or_else(|error| error.to_string(), |it| it.about);

@@ -81,21 +81,20 @@ impl Recorder {
     pub fn arrived(&self, attempt: u32) {
         let number = usize::try_from(attempt).unwrap_or(usize::MAX);
         let bucket = number.saturating_sub(1).min(ATTEMPT_BUCKETS - 1);
-        self.count(|second| {
-            if let Some(count) = second.by_attempt.get_mut(bucket) {
-                *count += 1;
-            }
-        });
         let now = self.now();
-        self.records.lock().arrivals.push(now);
+        let mut records = self.records.lock();
+        records.arrivals.push(now);
+        let second = slot(&mut records.seconds, index(now));
+        if let Some(count) = second.by_attempt.get_mut(bucket) {
+            *count += 1;
+        }
     }
 
     /// A tenant sends a retry. Tenants are numbered from 0.
     pub fn retried(&self, tenant: usize) {
-        let index = self.index(self.now());
+        let second = index(self.now());
         let mut records = self.records.lock();
-        let per_second = slot(&mut records.retries, tenant);
-        *slot(per_second, index) += 1;
+        *slot(slot(&mut records.retries, tenant), second) += 1;
     }
 
     /// The dependency is done with an attempt.
@@ -154,14 +153,13 @@ impl Recorder {
     }
 
     fn count_at(&self, moment: Duration, update: impl FnOnce(&mut Second)) {
-        let index = self.index(moment);
-        update(slot(&mut self.records.lock().seconds, index));
+        update(slot(&mut self.records.lock().seconds, index(moment)));
     }
+}
 
-    /// The second of a moment. A run is shorter than a day: whatever a clock does, no table grows beyond it.
-    fn index(&self, moment: Duration) -> usize {
-        usize::try_from(moment.as_secs().min(86_400)).unwrap_or_default()
-    }
+/// The second of a moment. A run is shorter than a day: whatever a clock does, no table grows beyond it.
+fn index(moment: Duration) -> usize {
+    usize::try_from(moment.as_secs().min(86_400)).unwrap_or_default()
 }
 
 /// The place at `index`, which is made if it is not there.

@@ -41,20 +41,32 @@ fn line(judgement: &Judgement) -> String {
         Verdict::NotJudged => "not judged",
     };
     let figure = |value| figure(judgement.measure, value);
-    let bound = match (judgement.at_least, judgement.at_most) {
+    let bound = bound(judgement.at_least, judgement.at_most, figure);
+    let part = part(judgement.from_s, judgement.until_s);
+    let (way, measure) = (judgement.way.as_str(), judgement.measure.as_str());
+    format!("{verdict}  {way:<6}  {measure} is {}, expected {bound}{part}", figure(judgement.value))
+}
+
+/// What a bound asks for; `figure` writes its numbers.
+#[must_use]
+pub fn bound(at_least: Option<f64>, at_most: Option<f64>, figure: impl Fn(Option<f64>) -> String) -> String {
+    match (at_least, at_most) {
         (Some(least), Some(most)) => format!("{} to {}", figure(Some(least)), figure(Some(most))),
         (Some(least), None) => format!("at least {}", figure(Some(least))),
         (None, Some(most)) => format!("at most {}", figure(Some(most))),
         (None, None) => String::new(),
-    };
-    let part = match (judgement.from_s, judgement.until_s) {
-        (Some(from), Some(until)) => format!(" from second {from} to {until}"),
+    }
+}
+
+/// The part of a run that a bound is about, with a space before it; nothing for all of it.
+#[must_use]
+pub fn part(from_s: Option<u64>, until_s: Option<u64>) -> String {
+    match (from_s, until_s) {
+        (Some(from), Some(until)) => format!(" in seconds {from} to {until}"),
         (Some(from), None) => format!(" from second {from}"),
         (None, Some(until)) => format!(" until second {until}"),
         (None, None) => String::new(),
-    };
-    let (way, measure) = (judgement.way.as_str(), judgement.measure.as_str());
-    format!("{verdict}  {way:<6}  {measure} is {}, expected {bound}{part}", figure(judgement.value))
+    }
 }
 
 /// Why retries were not sent at once, way by way; empty if there is nothing to say.

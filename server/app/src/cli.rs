@@ -153,7 +153,7 @@ fn run(command: Command) -> Result<(), Failure> {
 
 /// Prints to standard output, which somebody may have closed. Ends the process if that cannot be done: well if the
 /// reader has seen enough, with 1 otherwise.
-fn print(text: &str) {
+pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

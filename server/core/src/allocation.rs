@@ -15,7 +15,7 @@ use crate::{MicroTokens, MicrosPerSecond, Moment, Span};
 pub(crate) const TTL: Span = Span::from_secs(5);
 /// How long after its start a server honours what clients say they hold: one lease.
 pub const LEARNS_FOR: Span = TTL;
-/// What one that is not held down may save up beside a second of its rate. A client of one operation per second
+/// What a client that gets all that it wants may save up beside a second of its rate. A client of one operation per second
 /// that could save up nothing would shed a seventh of them although nobody is short: the gaps between operations are
 /// random, and only a fleet's add up to an even rate.
 const ROOM: MicroTokens = MicroTokens::from_tokens(10);

@@ -3,13 +3,12 @@
 //! Once a second the level halves if, over the last five seconds and at least twenty samples, overload exceeds
 //! a fifth of the attempts, or fewer than a fifth of the retries succeed, or the ninetieth percentile of the
 //! latency is twice its healthy baseline; otherwise it rises by a tenth. The raw success share is not a signal:
-//! thirty per cent of independent errors with capacity to spare are what retries are for. Where so few retries
-//! succeed that chance does not explain it, the level falls to a quarter.
+//! thirty per cent of independent errors with capacity to spare are what retries are for.
 //!
 //! Reports come a second late, and a large pool can do harm within it. But a retry that fails comes back as an
-//! ask for the next attempt, so the yield of retries is also seen in the asks themselves: every twentieth of a
-//! the level halves if, over the last half, so few of the retries were not heard of again that a yield of a fifth
-//! would not explain it.
+//! ask for the next attempt, so the yield of retries is also seen in the asks themselves: twenty times a second
+//! the level halves if, over the last half second, so few of the retries were not heard of again that a yield of a
+//! fifth would not explain it.
 
 use crate::histogram::{Histogram, count, p90_us};
 use crate::ring::{Countable, Ring};
@@ -183,11 +182,7 @@ impl Throttle {
         let p90_us = p90_us(&load.latency).filter(|_| count(&load.latency) >= LEAST_SAMPLES);
         self.cause = self.signal(&load, p90_us);
         let level = self.level.get();
-        let retries = load.physical.saturating_sub(load.logical);
-        let in_vain = retries >= LEAST_SAMPLES && far_below_a_fifth(load.recovered, retries);
         self.level = match self.cause {
-            // A fleet of few clients stops asking when it is told to, and the asks say nothing then.
-            Some(Cause::Yield) if in_vain => Ppm::new((level / 4).max(LEAST)),
             Some(_) => Ppm::new((level / 2).max(LEAST)),
             None => {
                 let steps = u32::try_from(seconds.min(10)).unwrap_or(10);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::Report;
 use crate::drill::{Judgement, Trial};
 use crate::measure::Span;
-use crate::report::{number, percent};
+use crate::report::{bound, number, part, percent};
 use crate::scenario::{Measure, Way};
 
 /// One line for each way and size of the fleet, and what the columns are.
@@ -94,17 +94,8 @@ fn line(judgement: &Judgement) -> String {
         }
         (lowest, _) => figure(lowest),
     };
-    let bound = match (judgement.at_least, judgement.at_most) {
-        (Some(least), Some(most)) => format!("{} to {}", figure(Some(least)), figure(Some(most))),
-        (Some(least), None) => format!("at least {}", figure(Some(least))),
-        (None, most) => format!("at most {}", figure(most)),
-    };
-    let part = match (judgement.from_s, judgement.until_s) {
-        (Some(from), Some(until)) => format!(" in seconds {from} to {until}"),
-        (Some(from), None) => format!(" from second {from}"),
-        (None, Some(until)) => format!(" until second {until}"),
-        (None, None) => String::new(),
-    };
+    let bound = bound(judgement.at_least, judgement.at_most, figure);
+    let part = part(judgement.from_s, judgement.until_s);
     let trials = match (judgement.trials, judgement.missed_with) {
         (1, _) => String::new(),
         (all, None) => format!(" in all of {all} trials"),

@@ -1,4 +1,4 @@
-//! Finagle's `RetryBudget`, which Linkerd's service profiles and tower use too: a tenth of a window's deposits can be
+//! Finagle's `RetryBudget`, which Linkerd's service profiles and tower use too: a fifth of a window's deposits can be
 //! spent, beside a reserve that is the same for every client.
 
 use std::time::Duration;
