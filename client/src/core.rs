@@ -23,10 +23,11 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
-    Hooks, Observer,
+    Hooks,
     backoff::{fresh_rng, nanos},
     clock::{Clock, Moment},
     link::Link,
+    observer::Audience,
     totals::Count,
     transport::{Fault, Transport},
 };
@@ -53,8 +54,8 @@ impl Switch {
 
 /// How a client is set up, its way to the server apart.
 pub(crate) struct Setup {
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) observer: Audience,
+    pub(crate) hooks: Option<Arc<dyn Hooks>>,
     pub(crate) identity: ClientIdentity,
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
@@ -71,8 +72,8 @@ pub(crate) struct Setup {
 pub(crate) struct Core {
     pub(crate) clock: Clock,
     pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) observer: Audience,
+    pub(crate) hooks: Option<Arc<dyn Hooks>>,
     pub(crate) identity: ClientIdentity,
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
@@ -156,7 +157,7 @@ impl Core {
         let name: Arc<str> = Arc::from(name);
         let fresh = Arc::new(DependencyState::new(
             Arc::clone(&name),
-            Arc::clone(&self.observer),
+            self.observer.clone(),
             self.switch == Switch::Observe,
             self.clock.now(),
         ));

@@ -168,7 +168,7 @@ pub struct CallError<E> {
     /// Why it ended.
     pub reason: StopReason,
     /// What went wrong last; `None` if no attempt was made.
-    pub failure: Option<Failure>,
+    pub failure: Option<Box<Failure>>,
     /// Attempts that were started.
     pub attempts: u32,
     /// The error of the last attempt that ended by itself; `None` if none did.
@@ -256,7 +256,7 @@ mod tests {
     fn the_source_is_the_caller_s_own_error() {
         let error = CallError {
             reason: StopReason::NotRetryable,
-            failure: Some(Failure::unclassified()),
+            failure: Some(Box::new(Failure::unclassified())),
             attempts: 1,
             last: Some(fmt::Error),
             ambiguous: true,

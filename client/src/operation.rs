@@ -15,6 +15,7 @@ use std::{
     error::Error,
     fmt,
     future::{Future, Ready, ready},
+    pin::pin,
     sync::Arc,
 };
 
@@ -30,16 +31,18 @@ use run::{Ended, Run};
 #[must_use = "an operation does nothing until it is called"]
 pub struct Operation {
     dependency: Dependency,
+    name: Cow<'static, str>,
     idempotency: Idempotency,
     recovery: Option<RecoveryMode>,
     deadline: Deadline,
     profile: Option<Profile>,
-    rules: Rules,
+    /// On the heap, because most operations have none.
+    opinions: Option<Box<Opinions>>,
 }
 
-/// What is looked at once an attempt has failed.
-struct Rules {
-    name: Cow<'static, str>,
+/// What the caller has to say about outcomes.
+#[derive(Default)]
+struct Opinions {
     classifiers: Vec<Arc<dyn Classifier>>,
     on_failure: Option<OnFailure>,
 }
@@ -48,11 +51,12 @@ impl Operation {
     pub(crate) fn new(dependency: Dependency, name: Cow<'static, str>) -> Self {
         Self {
             dependency,
+            name,
             idempotency: Idempotency::default(),
             recovery: None,
             deadline: Deadline::default(),
             profile: None,
-            rules: Rules { name, classifiers: Vec::new(), on_failure: None },
+            opinions: None,
         }
     }
 
@@ -84,14 +88,14 @@ impl Operation {
     /// Who says what its outcomes mean, ahead of the built-in rules. May be given several times: the first that has
     /// an opinion is believed. Default: nobody.
     pub fn classifier(mut self, classifier: impl Classifier) -> Self {
-        self.rules.classifiers.push(Arc::new(classifier));
+        self.opinions.get_or_insert_default().classifiers.push(Arc::new(classifier));
         self
     }
 
     /// Who has a say after each failed attempt. It is called on the caller's task and has to be quick; if it
     /// panics, it has said nothing. Default: nobody.
     pub fn on_failure(mut self, hook: impl Fn(&FailureEvent<'_>) -> Advice + Send + Sync + 'static) -> Self {
-        self.rules.on_failure = Some(Arc::new(hook));
+        self.opinions.get_or_insert_default().on_failure = Some(Arc::new(hook));
         self
     }
 
@@ -213,7 +217,9 @@ impl Operation {
         }
         loop {
             let current = run.attempt_started();
-            let ended = match run.within(async { attempt(current).await }).await {
+            let mut inside = run.inside();
+            let answer = pin!(inside.enter(|| attempt(current)));
+            let ended = match run.within(&mut inside, answer).await {
                 Some(Ok(value)) => match run.judged(&value, &judge) {
                     Some(failure) => Ended::Judged(failure),
                     None => {
@@ -328,7 +334,7 @@ impl Admission {
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation")
-            .field("name", &self.rules.name)
+            .field("name", &self.name)
             .field("idempotency", &self.idempotency)
             .field("deadline", &self.deadline)
             .field("profile", &self.profile)

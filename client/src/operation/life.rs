@@ -28,6 +28,8 @@ pub(crate) struct Life {
     /// Attempts that other layers have made already.
     foreign: AtomicU32,
     progressed: AtomicBool,
+    /// An operation inside of it has spent retries of its own.
+    spent: AtomicBool,
     /// One more than the place of the noted word in [`Dispatch::ALL`]; 0 for none.
     dispatch: AtomicU8,
 }
@@ -52,6 +54,7 @@ impl Life {
             outer,
             foreign: AtomicU32::new(foreign),
             progressed: AtomicBool::new(false),
+            spent: AtomicBool::new(false),
             dispatch: AtomicU8::new(0),
         }
     }
@@ -146,6 +149,21 @@ impl Life {
 
     pub(super) fn take_progress(&self) -> bool {
         self.progressed.swap(false, Relaxed)
+    }
+
+    /// It has spent retries in vain, which the operation that it is inside of must not multiply.
+    pub(super) fn spend_outer(&self) {
+        if let Some(outer) = &self.outer {
+            outer.spend();
+        }
+    }
+
+    pub(crate) fn spend(&self) {
+        self.spent.store(true, Relaxed);
+    }
+
+    pub(super) fn take_spent(&self) -> bool {
+        self.spent.swap(false, Relaxed)
     }
 
     pub(crate) fn note_dispatch(&self, dispatch: Dispatch) {

@@ -145,20 +145,22 @@ impl Run {
         if !observes {
             return Err(stop);
         }
-        self.core().observer.overruled(&self.state().name, stop.reason);
+        self.core().observer.tell(|observer| observer.overruled(&self.state().name, stop.reason));
         Ok(())
     }
 
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
         let max_attempts = self.life.max_attempts();
         let endless = self.life.is_endless();
-        let before = self.history.len().checked_sub(2).and_then(|before| self.history.get(before));
+        let (fruitless, history) =
+            self.trouble.as_ref().map_or((0, &[][..]), |trouble| (trouble.fruitless, &trouble.history));
+        let before = history.len().checked_sub(2).and_then(|before| history.get(before));
         let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
             expected: self.state().latency.get(),
             profile: self.life.profile.unwrap_or_default(),
-            attempt: if endless { self.fruitless } else { self.attempts },
+            attempt: if endless { fruitless } else { self.attempts },
             max_attempts,
             owns: self.life.owns,
             dropped: self.dropped,
@@ -217,9 +219,10 @@ impl Run {
         match answer.decision {
             Decision::Granted => {
                 let waited = Duration::from_millis(answer.waited_ms);
-                self.core().observer.granted(&self.state().name, answer.reason, waited);
+                let name = &self.state().name;
+                self.core().observer.tell(|observer| observer.granted(name, answer.reason, waited));
                 self.state().charge_emergency(now, self.core().heard());
-                self.token = Token::granted(self.core(), answer);
+                self.trouble.get_or_insert_default().token = Token::granted(self.core(), answer);
                 Ok(())
             }
             Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
@@ -242,7 +245,7 @@ impl Run {
             return Err(StopReason::EmergencyExhausted.into());
         }
         self.state().counts.emergency.up();
-        self.core().observer.emergency_granted(&self.state().name);
+        self.core().observer.tell(|observer| observer.emergency_granted(&self.state().name));
         Ok(())
     }
 

@@ -52,14 +52,14 @@ impl Run {
     }
 
     fn count_success(&self, now: Moment) {
-        if self.repeats || self.first_failed_at.is_some() {
+        let first_failed_at = self.trouble.as_ref().and_then(|trouble| trouble.first_failed_at);
+        if self.repeats || first_failed_at.is_some() {
             self.state().counts.recovered.up();
         }
-        if let Some(first_failed_at) = self.first_failed_at {
+        if let Some(first_failed_at) = first_failed_at {
             self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
-        self.state().counts.success.up();
-        self.core().observer.succeeded(&self.state().name, self.attempts);
+        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempts));
     }
 
     /// What a value stands for that is no success.
@@ -80,9 +80,10 @@ impl Run {
 
     /// The operation's own classifiers go first, then the client's hooks.
     fn opinion(&self, outcome: &Outcome<'_>) -> Verdict {
-        match classify::opinion(outcome, &self.rules.classifiers) {
-            Verdict::Pass => isolated(|| self.core().hooks.classify(outcome)),
-            verdict => verdict,
+        let classifiers = self.opinions.as_ref().map_or(&[][..], |opinions| &opinions.classifiers);
+        match (classify::opinion(outcome, classifiers), &self.core().hooks) {
+            (Verdict::Pass, Some(hooks)) => isolated(|| hooks.classify(outcome)),
+            (verdict, _) => verdict,
         }
     }
 
@@ -133,7 +134,7 @@ impl Run {
         };
         self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_own();
         failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
-        failure.do_not_retry |= std::mem::take(&mut self.spent);
+        failure.do_not_retry |= self.life.take_spent();
         Some(failure)
     }
 
@@ -178,6 +179,7 @@ impl Run {
     /// The attempt has taken effect although it failed: the operation has succeeded.
     pub(in crate::operation) fn took_effect(&mut self) {
         self.phase = Phase::Over;
+        self.state().counts.looked_up.up();
         self.count_success(self.core().clock.now());
     }
 
@@ -192,11 +194,13 @@ impl Run {
         if let Some(spans) = &mut self.spans {
             spans.ended(Some(failure.class.as_str()));
         }
-        self.first_failed_at.get_or_insert(now);
         self.phase = Phase::Between;
-        self.fruitless = if self.life.take_progress() { 1 } else { self.fruitless.saturating_add(1) };
+        let progressed = self.life.take_progress();
+        let trouble = self.trouble.get_or_insert_default();
+        trouble.first_failed_at.get_or_insert(now);
+        trouble.fruitless = if progressed { 1 } else { trouble.fruitless.saturating_add(1) };
         self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect();
-        self.state().counts.failed(&failure);
+        self.state().counts.failure(&failure);
         if failure.unclassified {
             self.state().unclassified.up();
         }
@@ -214,14 +218,17 @@ impl Run {
     fn advised(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>, now: Moment) -> Failure {
         let event = FailureEvent {
             dependency: &self.state().name,
-            operation: &self.rules.name,
+            operation: &self.name,
             attempt: self.attempts,
             failure: &failure,
             error,
             remaining: self.limit.left(now),
         };
-        let own = self.rules.on_failure.as_ref().map(|hook| isolated(|| hook(&event))).unwrap_or_default();
-        let advice = match (own, isolated(|| self.core().hooks.on_failure(&event))) {
+        let own = self.opinions.as_ref().and_then(|opinions| opinions.on_failure.as_ref());
+        let own = own.map(|hook| isolated(|| hook(&event))).unwrap_or_default();
+        let hooks = self.core().hooks.as_ref();
+        let advice = match (own, hooks.map(|hooks| isolated(|| hooks.on_failure(&event))).unwrap_or_default())
+        {
             (Advice::Drop, _) | (_, Advice::Drop) => Advice::Drop,
             (Advice::Defer, clients) => clients,
             (own, _) => own,
@@ -235,10 +242,11 @@ impl Run {
     }
 
     fn remember(&mut self, failure: &Failure, took: Duration) {
-        if self.history.len() >= MOST_HISTORY {
-            self.history.remove(0);
+        let history = &mut self.trouble.get_or_insert_default().history;
+        if history.len() >= MOST_HISTORY {
+            history.remove(0);
         }
-        self.history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
+        history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
     }
 
     /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
@@ -247,11 +255,13 @@ impl Run {
         let now = self.core().clock.now();
         let took = self.took(now);
         let counts = &self.state().counts;
-        counts.latency.record(took);
+        let durations = if healthy == Some(true) { &counts.succeeded } else { &counts.failed };
+        durations.record(took);
         if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
             self.state().counts.slow.up();
         }
-        if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
+        let probe = self.trouble.as_mut().and_then(|trouble| trouble.probe.take());
+        if let (Some(token), Some(healthy)) = (probe, healthy) {
             self.state().probed(token, healthy);
             self.core().report_soon();
         }
@@ -263,7 +273,7 @@ impl Run {
         let failure = Failure::new(FailureClass::Fatal)
             .with_source(FailureSource::Application)
             .with_reason(FailureReason::HandlerError);
-        self.state().counts.failed(&failure);
+        self.state().counts.failure(&failure);
         if self.attempts == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
