@@ -20,10 +20,11 @@ use tracing::Span;
 
 use super::{Life, Operation, Opinions, spans::Spans, token::Token};
 use crate::{
-    Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Deadline, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
+    decide::is_misdirected,
     scope,
 };
 
@@ -32,11 +33,23 @@ use crate::{
 pub(super) struct Stop {
     reason: StopReason,
     by_server: bool,
+    /// When the server may say otherwise, if it said so.
+    again_in: Option<Duration>,
+}
+
+impl Stop {
+    /// Whether it will be over by itself.
+    fn passes(self) -> bool {
+        use StopReason as Reason;
+        let away = matches!(self.reason, Reason::FailClosed | Reason::CircuitOpen);
+        let breaker = matches!(self.reason, Reason::BreakerOpen | Reason::BreakerHalfOpen);
+        self.reason.is_refusal() || breaker || away
+    }
 }
 
 impl From<StopReason> for Stop {
     fn from(reason: StopReason) -> Self {
-        Self { reason, by_server: false }
+        Self { reason, by_server: false, again_in: None }
     }
 }
 
@@ -57,6 +70,7 @@ pub(super) struct Run {
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
+    attempt_timeout: Option<Duration>,
     attempts: u32,
     phase: Phase,
     ambiguous: bool,
@@ -83,6 +97,8 @@ struct Trouble {
     probe: Option<String>,
     /// Attempts in a row without progress.
     fruitless: u32,
+    /// Failures so far that were [misdirections](is_misdirected).
+    misdirections: u32,
     first_failed_at: Option<Moment>,
     history: Vec<Past>,
 }
@@ -93,10 +109,13 @@ impl Run {
         let mut run = Self::begun(operation, *admission == Admission::First);
         match admission {
             Admission::First => {}
-            Admission::Retry { attempts, .. } => {
+            Admission::Retry { after, attempts } => {
                 run.attempts = (*attempts).max(1);
+                run.ambiguous = run.leaves_doubt(after);
                 let trouble = run.trouble.get_or_insert_default();
                 trouble.fruitless = run.attempts;
+                // What came before is not known: the benefit of the doubt is for a first attempt.
+                trouble.misdirections = if is_misdirected(after) { run.attempts } else { 0 };
                 trouble.first_failed_at = Some(run.now);
             }
             Admission::Hedge => run.attempts = 1,
@@ -109,7 +128,16 @@ impl Run {
     }
 
     fn begun(operation: Operation, is_first: bool) -> Self {
-        let Operation { dependency, name, idempotency, recovery, deadline, profile, opinions } = operation;
+        let Operation {
+            dependency,
+            name,
+            idempotency,
+            recovery,
+            deadline,
+            attempt_timeout,
+            profile,
+            opinions,
+        } = operation;
         let core = &dependency.pair.handle.core;
         core.start(&dependency.pair.handle.stop);
         let now = core.clock.now();
@@ -121,8 +149,14 @@ impl Run {
             counts.foreign.up();
         }
         let spans = Spans::start(&life.state().name, &name);
+        let outer_end = life.outer().and_then(Scope::end);
+        let deadline = deadline.unwrap_or_else(|| match life.is_endless() {
+            true => Deadline::unbounded(),
+            false => life.core().default_deadline(outer_end.is_some()),
+        });
         Self {
-            limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
+            limit: deadline.limit(life.core().clock, now, outer_end),
+            attempt_timeout,
             now,
             life: Arc::new(life),
             name,
@@ -171,7 +205,7 @@ impl Run {
         }
         self.counted();
         may_start?;
-        Box::pin(self.admit_first()).await
+        Box::pin(self.admit_first_in_time()).await
     }
 
     /// Counts the operation if its first attempt does not do it.
@@ -186,7 +220,7 @@ impl Run {
     pub(super) async fn begin_as(&mut self, admission: &Admission) -> Result<(), Stop> {
         match admission {
             Admission::First => self.begin().await,
-            Admission::Retry { after, .. } => self.next(after).await,
+            Admission::Retry { after, .. } => self.next_in_time(after).await,
             Admission::Hedge => {
                 let admitted = self.hedge().await;
                 // A hedge that is not made ends nothing that would have to be counted.
@@ -210,7 +244,7 @@ impl Run {
         if let Some(spans) = &mut self.spans {
             spans.attempt(&self.life.state().name, &self.name, self.attempts);
         }
-        self.end = self.limit.end_of_attempt(self.now, self.life.is_endless());
+        self.end = self.limit.end_of_attempt(self.now, self.attempt_timeout, self.life.is_endless());
         self.attempt()
     }
 
@@ -240,7 +274,7 @@ impl Run {
 
     /// One that is slow is counted when it becomes so, which may be long before it ends.
     async fn until<F: Future + Unpin>(&mut self, mut attempt: F) -> Option<F::Output> {
-        let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
+        let slow_at = self.slow_call().map(|slow| self.now.saturating_add(slow));
         let mut slow_at = slow_at.filter(|at| self.end.is_none_or(|end| *at < end));
         let Some(first) = slow_at.or(self.end) else { return Some(attempt.await) };
         let mut timer = pin!(sleep_until(self.core().clock.instant(first)));
@@ -267,7 +301,7 @@ impl Run {
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
-        if self.life.owns && self.life.is_inside() && self.attempts > 1 {
+        if self.has_retried() {
             self.life.spend_outer();
         }
         self.core().observer.tell(|observer| observer.stopped(&self.state().name, stop.reason));
@@ -282,14 +316,37 @@ impl Run {
             reason = stop.reason.as_str(),
             "stopped",
         );
-        self.error(stop.reason, failure, last)
+        let failure = failure.or_else(|| (self.attempts == 0).then(|| Failure::refused(stop.reason)));
+        let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
+        CallError { retry_after, ..self.error(stop.reason, failure, last) }
+    }
+
+    fn again_in(&self, reason: StopReason, failure: Option<&Failure>) -> Option<Duration> {
+        let now = self.core().clock.now();
+        let told = self.state().view(|view| view.again_in(reason, now));
+        told.max(failure.and_then(|failure| failure.retry_after))
     }
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
         let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
         let history = self.trouble.take().map(|trouble| trouble.history).unwrap_or_default();
-        CallError { reason, failure: failure.map(Box::new), attempts, last, ambiguous, recovery, history }
+        CallError {
+            reason,
+            failure: failure.map(Box::new),
+            attempts,
+            last,
+            ambiguous,
+            recovery,
+            retry_after: None,
+            has_retried: self.has_retried(),
+            history,
+        }
+    }
+
+    /// Whether it has spent retries of its own, which nobody further out must multiply.
+    fn has_retried(&self) -> bool {
+        self.life.owns && self.attempts > 1
     }
 
     fn count(&self, stop: Stop) {
@@ -313,6 +370,11 @@ impl Run {
             | Reason::CircuitOpen => counts.shed.up(),
             _ => {}
         }
+    }
+
+    /// From when on an attempt is slow. A connection that lasts is not.
+    fn slow_call(&self) -> Option<Duration> {
+        self.state().slow_call().filter(|_| !self.life.is_endless())
     }
 
     fn took(&self, now: Moment) -> Duration {
@@ -342,7 +404,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.counted();
         if self.phase == Phase::InAttempt {
-            self.state().counts.cut_short.up();
+            self.state().counts.untimed.up();
         }
         match self.phase {
             Phase::Over => {}

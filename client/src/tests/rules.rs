@@ -232,3 +232,191 @@ async fn no_operation_makes_more_attempts_than_the_client_may() {
     }
     assert_eq!(of(&fake, Switch::NoRetry).totals().logical, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_waits_out_refusals_and_open_breakers() {
+    let refusals = AtomicU32::new(3);
+    let fake = Fake::new(move |_| {
+        let left = refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        Step::at_once(Ok(if left.is_ok() { answer(Decision::Shed, Reason::QueueFull) } else { granted() }))
+    });
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let stream = || safe(&dependency).profile(Profile::stream());
+    assert_eq!(call(stream(), vec![transient()]).await.unwrap(), 2);
+    assert_eq!(fake.asks.lock().len(), 4, "refused three times");
+    let error = call(safe(&dependency), vec![Failure::new(FailureClass::Fatal)]).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::NotRetryable);
+
+    let open = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 20_000 };
+    *fake.told.lock() = Some(told(|told| told.breaker = open));
+    damper.flush().await.unwrap();
+    *fake.told.lock() = Some(SyncedDependency {
+        breaker: BreakerView { version: 3, ..BreakerView::default() },
+        ..SyncedDependency::default()
+    });
+    assert_eq!(call(safe(&dependency), vec![]).await.unwrap_err().reason, StopReason::BreakerOpen);
+    let start = Instant::now();
+    assert_eq!(call(stream(), vec![]).await.unwrap(), 1, "its first connection waits too");
+    assert!(start.elapsed() >= ms(20_000));
+    assert_eq!(
+        call(stream(), vec![Failure::new(FailureClass::Fatal)]).await.unwrap_err().reason,
+        StopReason::NotRetryable
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_waits_obeys_its_deadline_and_the_shutdown() {
+    let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::BudgetExhausted))));
+    let damper = client(&fake);
+    let stream = || safe(&damper.dependency("d")).profile(Profile::stream());
+    let start = Instant::now();
+    let error = call(stream().deadline(ms(90_000)), vec![transient()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::BudgetExhausted, 1));
+    assert!((ms(30_000)..ms(90_000)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    let waiting = call(stream(), vec![transient()]);
+    let ended = async {
+        tokio::time::sleep(ms(60_000)).await;
+        damper.shutdown(ms(100)).await
+    };
+    let (outcome, _) = tokio::join!(waiting, ended);
+    assert_eq!(outcome.unwrap_err().reason, StopReason::ShutDown);
+}
+
+/// How long a connection lasts says nothing about how long a request takes.
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_not_taken_for_a_slow_call() {
+    let fake = granting();
+    *fake.told.lock() = Some(told(|told| told.policy.slow_call_ms = Some(1000)));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let dependency = damper.dependency("d");
+    let hour = safe(&dependency).profile(Profile::stream()).call(|attempt| async move {
+        tokio::time::sleep(ms(3_600_000)).await;
+        if attempt.number() == 1 { Err(transient()) } else { Ok(()) }
+    });
+    hour.await.unwrap();
+    let totals = dependency.totals();
+    assert_eq!((totals.physical, totals.success, totals.recovered, totals.slow), (3, 2, 1, 0));
+    assert_eq!((totals.latency.iter().sum::<u64>(), dependency.in_flight()), (1, 0), "the first sync's call");
+    assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2, "its retry has time enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_misdirected_request_is_sent_again_once_whatever_comes_between() {
+    let dependency = client(&granting()).dependency("d");
+    let misdirected = || transient().with_dispatch(Dispatch::NotProcessed).with_code("421");
+    assert_eq!(call(safe(&dependency), vec![misdirected(), transient()]).await.unwrap(), 3);
+    let error = call(safe(&dependency), vec![misdirected(), transient(), misdirected()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::NotRetryable, 3));
+}
+
+/// The first attempt's task says something when the second has been sent.
+#[tokio::test(start_paused = true)]
+async fn a_late_note_says_nothing_about_a_later_attempt() {
+    let dependency = client(&granting()).dependency("d");
+    let late = Mutex::new(None);
+    let operation = dependency.operation("charge").call(|attempt| {
+        let number = attempt.number();
+        if number == 1 {
+            attempt.note_dispatch(Dispatch::NotSent);
+            *late.lock() = Some(attempt);
+        } else if let Some(first) = &*late.lock() {
+            first.note_dispatch(Dispatch::NotSent);
+        }
+        async { Err::<(), _>(transient()) }
+    });
+    let error = operation.await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AmbiguousNotRepeatable, 2));
+    assert!(error.ambiguous);
+
+    *late.lock() = None;
+    let operation = dependency.operation("charge").call(|attempt| {
+        attempt.note_dispatch(if attempt.number() == 1 { Dispatch::NotSent } else { Dispatch::Processed });
+        late.lock().get_or_insert(attempt).note_dispatch(Dispatch::NotSent);
+        async { Err::<(), _>(transient()) }
+    });
+    let error = operation.await.unwrap_err();
+    assert_eq!(
+        (error.attempts, error.failure.unwrap().dispatch),
+        (2, Dispatch::Processed),
+        "its own word stands"
+    );
+}
+
+/// When it may fare better, by what ended it.
+#[tokio::test(start_paused = true)]
+async fn an_error_says_when_to_come_again() {
+    let shed = |reason, retry_after_ms| {
+        let answer = damper_protocol::AskResponse { retry_after_ms, ..answer(Decision::Shed, reason) };
+        Fake::new(move |_| Step::at_once(Ok(answer.clone())))
+    };
+    let open = |told: &mut SyncedDependency| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 30_000 };
+    };
+    let silent = |told: &mut SyncedDependency| told.suppress_ms = 7000;
+    let nothing = |_: &mut SyncedDependency| {};
+    type Told = fn(&mut SyncedDependency);
+    let cases: [(_, Told, _, _, Option<u64>); 6] = [
+        (
+            shed(Reason::BudgetExhausted, Some(2500)),
+            nothing,
+            transient(),
+            StopReason::BudgetExhausted,
+            Some(2500),
+        ),
+        (shed(Reason::QueueFull, None), nothing, transient(), StopReason::QueueFull, None),
+        (granting(), open, transient(), StopReason::BreakerOpen, Some(30_000)),
+        (granting(), silent, transient(), StopReason::Suppressed, Some(7000)),
+        (
+            granting(),
+            nothing,
+            transient().with_retry_after(ms(60_000)),
+            StopReason::RetryAfterBeyondDeadline,
+            Some(60_000),
+        ),
+        (granting(), nothing, Failure::new(FailureClass::Invalid), StopReason::NotRetryable, None),
+    ];
+    for (fake, tell, failure, reason, expected) in cases {
+        *fake.told.lock() = Some(told(tell));
+        let damper = client(&fake);
+        // Only what is told while it runs counts: the first sync is that of the first call.
+        let first = synced_or_refused(&damper).await;
+        let error = call(safe(&damper.dependency("d")), vec![failure]).await.unwrap_err();
+        assert_eq!(error.reason, reason);
+        let said = error.retry_after.map(|pause| u64::try_from(pause.as_millis()).unwrap());
+        let close = |expected: u64| (expected - 50..=expected).contains(&said.unwrap_or_default());
+        assert!(expected.map_or(said.is_none(), close), "{reason}: {said:?} after {first:?}");
+    }
+}
+
+async fn synced_or_refused(damper: &Damper) -> Duration {
+    let start = Instant::now();
+    synced(damper).await;
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_attempt_ends_at_its_own_timeout_and_is_made_again() {
+    let dependency = client(&granting()).dependency("d");
+    let start = Instant::now();
+    let hung_once = safe(&dependency).attempt_timeout(ms(200)).call(|attempt| async move {
+        match attempt.number() {
+            1 => std::future::pending().await,
+            number => Ok::<_, Failure>((number, attempt.remaining())),
+        }
+    });
+    assert_eq!(hung_once.await.unwrap(), (2, ms(200)), "the second has as much");
+    assert!((ms(200)..ms(460)).contains(&start.elapsed()));
+    let totals = dependency.totals();
+    assert_eq!((totals.failures.transient, totals.reasons.timeout, totals.recovered), (1, 1, 1));
+
+    let unsafe_one = dependency.operation("charge").attempt_timeout(ms(200));
+    let error = unsafe_one.call(|_| std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AmbiguousNotRepeatable, 1));
+
+    let short = safe(&dependency).attempt_timeout(ms(500)).deadline(ms(300));
+    let error = short.call(|_| std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::DeadlineExceeded, 1), "never past the deadline");
+    assert!(error.failure.unwrap().caller_rejected);
+}
