@@ -1,22 +1,17 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
 mod admission;
+mod first;
 mod outcome;
+mod polling;
+mod stop;
 
 pub(super) use outcome::Ended;
+pub(super) use stop::Stop;
 
-use std::{
-    borrow::Cow,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
-use tokio::{runtime::Handle, time::sleep_until};
-use tracing::Span;
+use tokio::runtime::Handle;
 
 use super::{Life, Operation, Opinions, spans::Spans, token::Token};
 use crate::{
@@ -25,33 +20,7 @@ use crate::{
     core::{Core, DependencyState},
     deadline::Limit,
     decide::is_misdirected,
-    scope,
 };
-
-/// Why an operation stops, and who said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
-    reason: StopReason,
-    by_server: bool,
-    /// When the server may say otherwise, if it said so.
-    again_in: Option<Duration>,
-}
-
-impl Stop {
-    /// Whether it will be over by itself.
-    fn passes(self) -> bool {
-        use StopReason as Reason;
-        let away = matches!(self.reason, Reason::FailClosed | Reason::CircuitOpen);
-        let breaker = matches!(self.reason, Reason::BreakerOpen | Reason::BreakerHalfOpen);
-        self.reason.is_refusal() || breaker || away
-    }
-}
-
-impl From<StopReason> for Stop {
-    fn from(reason: StopReason) -> Self {
-        Self { reason, by_server: false, again_in: None }
-    }
-}
 
 /// What a dropped operation leaves to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,46 +221,6 @@ impl Run {
         Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
     }
 
-    /// What the attempt runs in.
-    pub(super) fn inside(&self) -> Inside {
-        let span = self.spans.as_ref().map(|spans| spans.of_attempt());
-        Inside { scope: Some(Scope::attempt(self.attempt())), span }
-    }
-
-    /// Runs an attempt until it ends or has to: nothing then. Only one that has to wait needs a timer.
-    pub(super) async fn within<F: Future>(
-        &mut self,
-        inside: &mut Inside,
-        mut attempt: Pin<&mut F>,
-    ) -> Option<F::Output> {
-        let mut attempt = poll_fn(|context| inside.enter(|| attempt.as_mut().poll(context)));
-        match poll_fn(|context| Poll::Ready(attempt.poll_unpin(context))).await {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending if in_runtime() => self.until(&mut attempt).await,
-            Poll::Pending => Some(attempt.await),
-        }
-    }
-
-    /// One that is slow is counted when it becomes so, which may be long before it ends.
-    async fn until<F: Future + Unpin>(&mut self, mut attempt: F) -> Option<F::Output> {
-        let slow_at = self.slow_call().map(|slow| self.now.saturating_add(slow));
-        let mut slow_at = slow_at.filter(|at| self.end.is_none_or(|end| *at < end));
-        let Some(first) = slow_at.or(self.end) else { return Some(attempt.await) };
-        let mut timer = pin!(sleep_until(self.core().clock.instant(first)));
-        loop {
-            tokio::select! {
-                biased;
-                output = &mut attempt => return Some(output),
-                () = timer.as_mut() => {}
-            }
-            slow_at.take()?;
-            self.overdue = true;
-            self.state().counts.slow.up();
-            let Some(end) = self.end else { return Some(attempt.await) };
-            timer.as_mut().reset(self.core().clock.instant(end));
-        }
-    }
-
     /// Ends the operation without success.
     pub(super) fn stopped<E>(
         &mut self,
@@ -379,19 +308,6 @@ impl Run {
 
     fn took(&self, now: Moment) -> Duration {
         now.saturating_sub(self.now)
-    }
-}
-
-/// What an attempt runs in: its scope, and its span if anybody wants to see it.
-pub(super) struct Inside {
-    scope: Option<Scope>,
-    span: Option<Span>,
-}
-
-impl Inside {
-    pub(super) fn enter<T>(&mut self, code: impl FnOnce() -> T) -> T {
-        let _span = self.span.as_ref().map(Span::enter);
-        scope::enter(&mut self.scope, code)
     }
 }
 

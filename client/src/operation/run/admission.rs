@@ -21,21 +21,6 @@ use crate::{
 };
 
 impl Run {
-    /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
-    pub(super) fn is_held_up(&self) -> bool {
-        let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
-        !open && in_runtime() && self.core().switch != Switch::Inert
-    }
-
-    /// Passes with a first attempt. A stream waits out what would end another operation.
-    pub(super) async fn admit_first_in_time(&mut self) -> Result<(), Stop> {
-        let mut refusals = 0;
-        while let Err(stop) = self.admit_first().await {
-            refusals = self.sat_out(stop, refusals).await?;
-        }
-        Ok(())
-    }
-
     /// Decides on another attempt. A stream waits out what would end another operation.
     pub(super) async fn next_in_time(&mut self, failure: &Failure) -> Result<(), Stop> {
         let mut refusals = 0;
@@ -49,7 +34,7 @@ impl Run {
     }
 
     /// Counts a refusal and waits until it may be over, if that is worth it.
-    async fn sat_out(&mut self, stop: Stop, refusals: u32) -> Result<u32, Stop> {
+    pub(super) async fn sat_out(&mut self, stop: Stop, refusals: u32) -> Result<u32, Stop> {
         if !self.life.is_endless() || !stop.passes() {
             return Err(stop);
         }
@@ -70,54 +55,8 @@ impl Run {
         }
     }
 
-    /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
-    /// never stops one.
-    async fn admit_first(&mut self) -> Result<(), Stop> {
-        if self.first_gate() == Gate::Pass {
-            self.take_turn().await?;
-        }
-        let now = self.tick();
-        self.may_start()?;
-        let refusal = Stop::from(self.state().view(View::refusal));
-        match self.first_gate() {
-            Gate::Pass => Ok(()),
-            Gate::Refuse => Err(refusal),
-            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => Err(refusal),
-            Gate::Probe => self.ask_for_first(refusal, now).await,
-        }
-    }
-
-    /// Waits until the leased rate has room for it. The world may have changed then.
-    async fn take_turn(&mut self) -> Result<(), Stop> {
-        let needs = self.least_attempt();
-        let left = self.limit.left(self.now);
-        let latest = left.map(|left| self.now.saturating_add(left.saturating_sub(needs)));
-        let first = &self.state().first;
-        match first.try_pass(self.now) || first.pass(self.core().clock, latest).await {
-            true => Ok(()),
-            false => Err(StopReason::FirstAttemptsExhausted.into()),
-        }
-    }
-
-    async fn ask_for_first(&mut self, refusal: Stop, now: Moment) -> Result<(), Stop> {
-        let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
-        match self.core().ask(ask).await {
-            Answer::Decided(answer) => self.take(answer)?,
-            Answer::Busy(_) => return Err(refusal),
-            Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
-            Answer::Rejected | Answer::Late | Answer::Away | Answer::CircuitOpen => {}
-        }
-        self.tick();
-        self.may_start()
-    }
-
-    /// What the breaker lets through of first attempts.
-    fn first_gate(&self) -> Gate {
-        if self.state().is_guarded() { self.gate(self.core().clock.now()) } else { Gate::Pass }
-    }
-
     /// The time that another attempt is worth starting with.
-    fn least_attempt(&self) -> Duration {
+    pub(super) fn least_attempt(&self) -> Duration {
         self.state().latency.get().max(LEAST_ATTEMPT)
     }
 
@@ -262,12 +201,12 @@ impl Run {
         }
     }
 
-    fn gate(&self, now: Moment) -> Gate {
+    pub(super) fn gate(&self, now: Moment) -> Gate {
         self.state().view(|view| view.gate(now, self.core().heard()))
     }
 
     /// Takes the server's decision.
-    fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
+    pub(super) fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
         let now = self.core().clock.now();
         self.core().learn_from(&answer, self.state(), now);
         match answer.decision {
@@ -279,8 +218,8 @@ impl Run {
                 self.trouble.get_or_insert_default().token = Token::granted(self.core(), answer);
                 Ok(())
             }
-            Decision::Shed => Err(refused(answer.reason.into(), answer.retry_after_ms)),
-            Decision::Expired => Err(refused(StopReason::Expired, answer.retry_after_ms)),
+            Decision::Shed => Err(Stop::refused(answer.reason.into(), answer.retry_after_ms)),
+            Decision::Expired => Err(Stop::refused(StopReason::Expired, answer.retry_after_ms)),
         }
     }
 
@@ -337,7 +276,7 @@ impl Run {
         }
     }
 
-    fn ask_now(&self, failure: Option<FailureReport>, now: Moment) -> AskRequest {
+    pub(super) fn ask_now(&self, failure: Option<FailureReport>, now: Moment) -> AskRequest {
         let left = self.limit.left(now).unwrap_or(Duration::MAX);
         AskRequest {
             request_id: Some(self.core().global_id(self.core().next_id())),
@@ -364,9 +303,4 @@ impl Run {
         let next = self.attempts.saturating_add(1);
         if self.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
     }
-}
-
-/// What the server refused.
-fn refused(reason: StopReason, again_in_ms: Option<u64>) -> Stop {
-    Stop { reason, by_server: true, again_in: again_in_ms.map(Duration::from_millis) }
 }
