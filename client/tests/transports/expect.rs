@@ -48,12 +48,14 @@ async fn an_early_answer_counts_by_its_status() {
 /// Whether the answer or the broken connection is seen is a race; either way the request was sent.
 #[tokio::test]
 async fn a_server_that_hangs_up_on_the_body_leaves_it_open_what_became_of_it() {
+    let open = (Class::Transient, Dispatch::Ambiguous);
     for (head, (class, dispatch, _)) in refusals() {
         let failure = post(&early(answer(head), Rest::Cut).await, LARGE).await.unwrap_err();
         let seen = (failure.class, failure.dispatch);
-        let open = (Class::Transient, Dispatch::Ambiguous);
         assert!(seen == open || seen == (class, dispatch), "{failure:?}");
     }
+    let failure = post(&early(b"", Rest::Cut).await, LARGE).await.unwrap_err();
+    assert_eq!((failure.class, failure.dispatch), open, "the answer is lost for certain: {failure:?}");
 }
 
 #[tokio::test]

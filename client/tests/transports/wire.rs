@@ -95,11 +95,12 @@ pub async fn early(answer: &'static [u8], rest: Rest) -> String {
                 seen.extend_from_slice(&buffer[..read]);
             }
             let _ = socket.write_all(answer).await;
+            if rest == Rest::Cut {
+                continue;
+            }
             tokio::spawn(async move {
                 while rest == Rest::Read && matches!(socket.read(&mut buffer).await, Ok(1..)) {}
-                if rest == Rest::Left {
-                    std::future::pending::<()>().await;
-                }
+                std::future::pending::<()>().await;
             });
         }
     });
