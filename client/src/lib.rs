@@ -64,6 +64,7 @@
 //!   may find the connection broken and not the answer, and nobody knows what became of the request.
 //! - HTTP/3 of reqwest is unstable and not looked into: its errors are unknown ones, which are not retried, may have
 //!   had an effect, and are counted ([`Dependency::unclassified`]).
+//! - A date in `Retry-After` is turned into a wait once. What is done to the clock during the wait has no effect.
 //! - A re-send below the HTTP client stays invisible.
 //!
 //! # One layer retries

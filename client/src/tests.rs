@@ -2,6 +2,7 @@
 
 mod breakers;
 mod deadlines;
+mod effects;
 mod fleets;
 mod leases;
 mod lives;

@@ -19,7 +19,10 @@ async fn post(url: &str, bytes: usize) -> Result<(), Failure> {
     operation.call(request).await.map(drop).map_err(|error| error.failure.unwrap())
 }
 
-fn refusals() -> [(&'static [u8], (Class, Dispatch, Option<Duration>)); 5] {
+/// The head of an answer, and what it means.
+type Refusal = (&'static [u8], (Class, Dispatch, Option<Duration>));
+
+fn refusals() -> [Refusal; 5] {
     let pause = Some(Duration::from_secs(7));
     [
         (b"417 Expectation Failed\r\n", (Class::Invalid, Dispatch::Processed, None)),
