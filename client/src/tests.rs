@@ -10,6 +10,7 @@ mod nesting;
 mod opinions;
 mod outages;
 mod queries;
+mod reconnects;
 mod retries;
 mod rules;
 mod spans;
