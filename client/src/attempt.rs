@@ -6,18 +6,24 @@ use damper_protocol::Dispatch;
 use http::{HeaderMap, HeaderValue, header};
 use tokio::time::Instant;
 
-use crate::{Idempotency, Scope, context, operation::Life, wire::ms_down};
+use crate::{
+    Idempotency, Scope,
+    clock::Moment,
+    context::{self, Context},
+    operation::Life,
+    wire::ms_down,
+};
 
 /// One attempt of an operation, as its closure sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Attempt {
     life: Arc<Life>,
     number: u32,
-    end: Option<Instant>,
+    end: Option<Moment>,
 }
 
 impl Attempt {
-    pub(crate) fn new(life: Arc<Life>, number: u32, end: Option<Instant>) -> Self {
+    pub(crate) fn new(life: Arc<Life>, number: u32, end: Option<Moment>) -> Self {
         Self { life, number, end }
     }
 
@@ -33,7 +39,36 @@ impl Attempt {
     /// [`Profile::stream`]: crate::Profile::stream
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
+        self.left().unwrap_or(Duration::MAX)
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.end.map(|end| end.saturating_sub(self.life.core().clock.now()))
+    }
+
+    /// When it is cut off.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        self.end.map(|end| self.life.core().clock.instant(end))
+    }
+
+    /// What calls from it carry, if somebody owns their retries.
+    pub(crate) fn context(&self) -> Option<Context> {
+        self.life.context(self.number)
+    }
+
+    /// Whether somebody owns the retries of what it calls.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.life.claims()
+    }
+
+    /// Attempts that foreign layers have made before the request that it serves.
+    pub(crate) fn foreign_attempts(&self) -> u32 {
+        self.life.outer().map_or(0, Scope::foreign_attempts)
+    }
+
+    /// Notes that something in it has spent retries of its own.
+    pub(crate) fn spend(&self) {
+        self.life.spend(self.number);
     }
 
     /// The key by which the dependency recognises a repeat, the same for every attempt; `None` unless the
@@ -57,7 +92,7 @@ impl Attempt {
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.
     #[must_use]
     pub fn scope(&self) -> Scope {
-        Scope::attempt(Arc::clone(&self.life), self.number, self.end)
+        Scope::attempt(self.clone())
     }
 
     /// Tells the dependency who retries and how much time is left: sets `Damper-Context`, `Damper-Timeout-Ms` and
@@ -70,12 +105,12 @@ impl Attempt {
         if !self.life.is_on() {
             return;
         }
-        if let Some(context) = self.scope().context()
+        if let Some(context) = self.context()
             && !context.inject(headers)
         {
             self.life.core().baggage_skipped.up();
         }
-        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = self.left();
         if let Some(left) = left {
             context::inject_timeout(left, headers);
         }
@@ -101,15 +136,16 @@ impl Attempt {
         self.life.saw_foreign(context::foreign_attempts_of_response(headers));
     }
 
-    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell.
+    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell. Of no
+    /// effect once the attempt has ended.
     pub fn note_dispatch(&self, dispatch: Dispatch) {
-        self.life.note_dispatch(dispatch);
+        self.life.note_dispatch(self.number, dispatch);
     }
 
     /// Says that a connection of [`Profile::stream`](crate::Profile::stream) has brought something: the next wait
     /// is a short one again. Of no effect elsewhere.
     pub fn progressed(&self) {
-        self.life.progressed();
+        self.life.progress(self.number);
     }
 }
 

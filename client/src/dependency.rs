@@ -64,7 +64,8 @@ impl Dependency {
     #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
     pub(crate) fn note_not_replayable(&self) {
         self.pair.state.not_replayable.up();
-        self.pair.handle.core.observer.not_replayable(&self.pair.state.name);
+        let pair = &self.pair;
+        pair.handle.core.observer.tell(|observer| observer.not_replayable(&pair.state.name));
     }
 
     /// Attempts that were started and have not ended.

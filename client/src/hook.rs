@@ -84,11 +84,6 @@ pub trait Hooks: Send + Sync + 'static {
     }
 }
 
-/// The hooks of a client that has none.
-pub(crate) struct NoHooks;
-
-impl Hooks for NoHooks {}
-
 /// A hook as it is kept.
 pub(crate) type OnFailure = Arc<dyn Fn(&FailureEvent<'_>) -> Advice + Send + Sync>;
 

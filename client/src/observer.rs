@@ -58,17 +58,19 @@ pub trait Observer: Send + Sync + 'static {
     }
 }
 
-/// The observer that looks away.
-#[derive(Debug)]
-pub(crate) struct Nobody;
+/// Whoever is told, if anybody is.
+#[derive(Clone, Default)]
+pub(crate) struct Audience(pub(crate) Option<Arc<dyn Observer>>);
 
-impl Observer for Nobody {}
+impl Audience {
+    pub(crate) fn tell(&self, news: impl FnOnce(&dyn Observer)) {
+        if let Some(observer) = &self.0 {
+            news(&**observer);
+        }
+    }
+}
 
-/// An observer that can stand in what is shown for debugging.
-#[derive(Clone)]
-pub(crate) struct Told(pub(crate) Arc<dyn Observer>);
-
-impl fmt::Debug for Told {
+impl fmt::Debug for Audience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Observer")
     }

@@ -15,7 +15,9 @@ use std::{
     error::Error,
     fmt,
     future::{Future, Ready, ready},
+    pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use damper_protocol::RecoveryMode;
@@ -30,16 +32,19 @@ use run::{Ended, Run};
 #[must_use = "an operation does nothing until it is called"]
 pub struct Operation {
     dependency: Dependency,
+    name: Cow<'static, str>,
     idempotency: Idempotency,
     recovery: Option<RecoveryMode>,
-    deadline: Deadline,
+    deadline: Option<Deadline>,
+    attempt_timeout: Option<Duration>,
     profile: Option<Profile>,
-    rules: Rules,
+    /// On the heap, because most operations have none.
+    opinions: Option<Box<Opinions>>,
 }
 
-/// What is looked at once an attempt has failed.
-struct Rules {
-    name: Cow<'static, str>,
+/// What the caller has to say about outcomes.
+#[derive(Default)]
+struct Opinions {
     classifiers: Vec<Arc<dyn Classifier>>,
     on_failure: Option<OnFailure>,
 }
@@ -48,11 +53,13 @@ impl Operation {
     pub(crate) fn new(dependency: Dependency, name: Cow<'static, str>) -> Self {
         Self {
             dependency,
+            name,
             idempotency: Idempotency::default(),
             recovery: None,
-            deadline: Deadline::default(),
+            deadline: None,
+            attempt_timeout: None,
             profile: None,
-            rules: Rules { name, classifiers: Vec::new(), on_failure: None },
+            opinions: None,
         }
     }
 
@@ -69,10 +76,16 @@ impl Operation {
         Self { recovery: Some(mode), ..self }
     }
 
-    /// When it has to be over. Default: 10 s after the call. Inside an attempt of another operation, or a request
-    /// whose deadline is known, never later than that one.
+    /// When it has to be over. Default: 10 s after the call, and never for a [stream](Profile::stream). Inside an
+    /// attempt of another operation, or a request whose deadline is known, never later than that one.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
-        Self { deadline: deadline.into(), ..self }
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+
+    /// How long each attempt may take. What is cut off after that is a transient failure with an unknown effect, of
+    /// which a retry may be made if there is time left. Default: all the time that the operation has.
+    pub fn attempt_timeout(self, timeout: Duration) -> Self {
+        Self { attempt_timeout: Some(timeout), ..self }
     }
 
     /// How patient its retries are. Default: [`Profile::standard`] with as many attempts as the dependency's
@@ -84,14 +97,14 @@ impl Operation {
     /// Who says what its outcomes mean, ahead of the built-in rules. May be given several times: the first that has
     /// an opinion is believed. Default: nobody.
     pub fn classifier(mut self, classifier: impl Classifier) -> Self {
-        self.rules.classifiers.push(Arc::new(classifier));
+        self.opinions.get_or_insert_default().classifiers.push(Arc::new(classifier));
         self
     }
 
     /// Who has a say after each failed attempt. It is called on the caller's task and has to be quick; if it
     /// panics, it has said nothing. Default: nobody.
     pub fn on_failure(mut self, hook: impl Fn(&FailureEvent<'_>) -> Advice + Send + Sync + 'static) -> Self {
-        self.rules.on_failure = Some(Arc::new(hook));
+        self.opinions.get_or_insert_default().on_failure = Some(Arc::new(hook));
         self
     }
 
@@ -213,7 +226,9 @@ impl Operation {
         }
         loop {
             let current = run.attempt_started();
-            let ended = match run.within(async { attempt(current).await }).await {
+            let mut inside = run.inside();
+            let answer = pin!(inside.enter(|| attempt(current)));
+            let ended = match run.within(&mut inside, answer).await {
                 Some(Ok(value)) => match run.judged(&value, &judge) {
                     Some(failure) => Ended::Judged(failure),
                     None => {
@@ -328,9 +343,10 @@ impl Admission {
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation")
-            .field("name", &self.rules.name)
+            .field("name", &self.name)
             .field("idempotency", &self.idempotency)
             .field("deadline", &self.deadline)
+            .field("attempt_timeout", &self.attempt_timeout)
             .field("profile", &self.profile)
             .finish_non_exhaustive()
     }

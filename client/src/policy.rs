@@ -11,17 +11,17 @@ use crate::backoff::Backoff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     attempts: u32,
-    backoff: Backoff,
+    base_ms: u32,
+    cap_ms: u32,
     endless: bool,
 }
 
 /// Rate limits are retried slowly whatever the profile.
-const RATE_LIMITED_BASE: Duration = Duration::from_secs(1);
+const RATE_LIMITED_BASE_MS: u32 = 1000;
 
 impl Profile {
-    const fn new(attempts: u32, base_ms: u64, cap_ms: u64) -> Self {
-        let backoff = Backoff { base: Duration::from_millis(base_ms), cap: Duration::from_millis(cap_ms) };
-        Self { attempts, backoff, endless: false }
+    const fn new(attempts: u32, base_ms: u32, cap_ms: u32) -> Self {
+        Self { attempts, base_ms, cap_ms, endless: false }
     }
 
     /// Four attempts, waits of up to 250 ms, doubling up to 5 s. The default.
@@ -43,10 +43,11 @@ impl Profile {
     }
 
     /// For connections that are meant to last: as many attempts as wanted, waits of up to 1 s, doubling up to 30 s
-    /// and short again once a connection has [brought something](crate::Attempt::progressed). Ten in a row that
-    /// bring nothing are a fault ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends
-    /// when its attempt returns a value; give it [`Deadline::unbounded`](crate::Deadline::unbounded), and declare
-    /// it [`Idempotency::Safe`].
+    /// and short again once a connection has [brought something](crate::Attempt::progressed). Refusals are waited
+    /// out in the same way. Ten connections in a row that bring nothing are a fault
+    /// ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends when its attempt returns a
+    /// value; it has no deadline unless it is given one, and how long a connection lasts is not taken for the
+    /// dependency's latency. Declare it [`Idempotency::Safe`], or a connection that breaks is not made again.
     #[must_use]
     pub const fn stream() -> Self {
         Self { endless: true, ..Self::new(u32::MAX, 1000, 30_000) }
@@ -76,12 +77,9 @@ impl Profile {
 
     /// The waits that belong to a class of failures.
     pub(crate) fn backoff(self, class: FailureClass) -> Backoff {
-        match class {
-            FailureClass::RateLimited => {
-                Backoff { base: self.backoff.base.max(RATE_LIMITED_BASE), ..self.backoff }
-            }
-            _ => self.backoff,
-        }
+        let least_ms = if class == FailureClass::RateLimited { RATE_LIMITED_BASE_MS } else { 0 };
+        let duration = |ms: u32| Duration::from_millis(u64::from(ms));
+        Backoff { base: duration(self.base_ms.max(least_ms)), cap: duration(self.cap_ms) }
     }
 }
 

@@ -3,21 +3,24 @@
 //! It travels with the task, so that nested operations find it without being told. A task that is spawned does
 //! not inherit it and has to be given a handle.
 
-use std::{cell::Cell, fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    fmt,
+    future::{Future, poll_fn},
+    mem,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::{task::futures::TaskLocalFuture, time::Instant};
+use tokio::time::Instant;
 
-use crate::{context::Context, operation::Life};
+use crate::{Attempt, context::Context};
 
-tokio::task_local! {
-    static ENTERED: Entered;
-}
-
-/// A scope while something runs in it.
-pub(crate) struct Entered {
-    scope: Scope,
-    /// An operation in it that owned its retries has given up.
-    spent: Cell<bool>,
+thread_local! {
+    /// The innermost scope that runs on this thread right now: swapped in for each poll, and out again. Not tokio's
+    /// task-locals, whose futures every attempt would have to be moved into.
+    static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
 /// Who owns the retries of what runs here, and how long it may take.
@@ -40,91 +43,105 @@ pub(crate) struct Entered {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Scope {
-    origin: Origin,
-    end: Option<Instant>,
-}
+pub struct Scope(Origin);
 
 #[derive(Clone)]
 enum Origin {
-    Attempt { life: Arc<Life>, number: u32 },
-    Request { context: Option<Arc<Context>>, foreign_attempts: u32 },
+    Attempt(Attempt),
+    Request { context: Option<Arc<Context>>, foreign_attempts: u32, end: Option<Instant> },
 }
 
 impl Scope {
-    pub(crate) fn attempt(life: Arc<Life>, number: u32, end: Option<Instant>) -> Self {
-        Self { origin: Origin::Attempt { life, number }, end }
+    pub(crate) fn attempt(attempt: Attempt) -> Self {
+        Self(Origin::Attempt(attempt))
     }
 
     pub(crate) fn inbound(context: Option<Context>, end: Option<Instant>, foreign_attempts: u32) -> Self {
-        let context = context.map(Arc::new);
-        Self { origin: Origin::Request { context, foreign_attempts }, end }
+        Self(Origin::Request { context: context.map(Arc::new), foreign_attempts, end })
     }
 
     /// The scope that this code runs in, if it runs in one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        ENTERED.try_with(|entered| entered.scope.clone()).ok()
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 
     /// Runs something in this scope.
-    pub fn run<F: Future>(self, inner: F) -> impl Future<Output = F::Output> {
-        self.enter(inner)
+    pub async fn run<F: Future>(self, inner: F) -> F::Output {
+        let (mut scope, mut inner) = (Some(self), pin!(inner));
+        poll_fn(|context| enter(&mut scope, || inner.as_mut().poll(context))).await
     }
 
     /// The time that is left, if it is limited.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.end.map(|end| end.saturating_duration_since(Instant::now()))
+        self.end().map(|end| end.saturating_duration_since(Instant::now()))
     }
 
     /// The context that calls from here carry, if somebody owns their retries.
     #[must_use]
     pub fn context(&self) -> Option<Context> {
-        match &self.origin {
-            Origin::Attempt { life, number } => life.context(*number),
+        match &self.0 {
+            Origin::Attempt(attempt) => attempt.context(),
             Origin::Request { context, .. } => context.as_deref().map(Context::one_deeper),
         }
     }
 
     /// Whether somebody owns the retries of what is called here.
     pub(crate) fn is_claimed(&self) -> bool {
-        match &self.origin {
-            Origin::Attempt { life, .. } => life.claims(),
+        match &self.0 {
+            Origin::Attempt(attempt) => attempt.is_claimed(),
             Origin::Request { context, .. } => context.is_some(),
         }
     }
 
     pub(crate) const fn is_attempt(&self) -> bool {
-        matches!(self.origin, Origin::Attempt { .. })
+        matches!(self.0, Origin::Attempt(_))
     }
 
     pub(crate) fn foreign_attempts(&self) -> u32 {
-        match &self.origin {
-            Origin::Attempt { .. } => 0,
+        match &self.0 {
+            Origin::Attempt(attempt) => attempt.foreign_attempts(),
             Origin::Request { foreign_attempts, .. } => *foreign_attempts,
         }
     }
 
-    pub(crate) const fn end(&self) -> Option<Instant> {
-        self.end
-    }
-
-    pub(crate) fn enter<F: Future>(self, inner: F) -> TaskLocalFuture<Entered, F> {
-        ENTERED.scope(Entered { scope: self, spent: Cell::new(false) }, inner)
+    pub(crate) fn end(&self) -> Option<Instant> {
+        match &self.0 {
+            Origin::Attempt(attempt) => attempt.end(),
+            Origin::Request { end, .. } => *end,
+        }
     }
 
     /// Notes that an operation in this scope has spent retries of its own in vain: repeating the whole would
     /// multiply them.
-    pub(crate) fn spend() {
-        let _ = ENTERED.try_with(|entered| entered.spent.set(true));
+    pub(crate) fn spend(&self) {
+        if let Origin::Attempt(attempt) = &self.0 {
+            attempt.spend();
+        }
     }
 }
 
-impl Entered {
-    pub(crate) fn is_spent(&self) -> bool {
-        self.spent.get()
+/// Runs a piece of code in a scope, which is back in its place afterwards.
+pub(crate) fn enter<T>(scope: &mut Option<Scope>, code: impl FnOnce() -> T) -> T {
+    struct Inside<'a>(&'a mut Option<Scope>);
+
+    impl Inside<'_> {
+        fn swap(&mut self) {
+            // While the thread ends there are no scopes any more.
+            let _ = CURRENT.try_with(|current| mem::swap(self.0, &mut *current.borrow_mut()));
+        }
     }
+
+    impl Drop for Inside<'_> {
+        fn drop(&mut self) {
+            self.swap();
+        }
+    }
+
+    let mut inside = Inside(scope);
+    inside.swap();
+    code()
 }
 
 impl fmt::Debug for Scope {

@@ -14,6 +14,7 @@ mod reconnects;
 mod retries;
 mod rules;
 mod spans;
+mod streams;
 mod watch;
 
 use std::{

@@ -52,9 +52,10 @@ impl Histogram {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(count.get()))
     }
 
-    /// Without its trailing zeros.
-    fn snapshot(&self) -> Vec<u64> {
-        let mut counts: Vec<u64> = self.0.iter().map(Count::get).collect();
+    /// Both together, without trailing zeros.
+    fn with(&self, other: &Self) -> Vec<u64> {
+        let both = self.0.iter().zip(&other.0);
+        let mut counts: Vec<u64> = both.map(|(one, other)| one.get().saturating_add(other.get())).collect();
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last.saturating_add(1));
         counts.truncate(used);
         counts
@@ -91,13 +92,25 @@ impl Estimate {
 }
 
 /// The counts behind [`Totals`]. Operations and attempts are counted when they start, outcomes when they end.
+///
+/// An ordinary call pays for two: one when it starts, one when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) logical: Count,
-    pub(crate) physical: Count,
-    /// Attempts whose caller went away, or that panicked: all others have a latency.
-    pub(crate) cut_short: Count,
-    pub(crate) success: Count,
+    /// Operations whose first attempt started with them.
+    pub(crate) prompt: Count,
+    /// Operations that were held up at first, or made no attempt.
+    pub(crate) held_up: Count,
+    /// Attempts that started later than their operations.
+    pub(crate) further: Count,
+    /// Attempts that have ended and have no latency: those whose caller went away, or that panicked, and the
+    /// connections of streams.
+    pub(crate) untimed: Count,
+    /// How long the attempts took that made their operations succeed.
+    pub(crate) succeeded: Histogram,
+    /// How long the others took.
+    pub(crate) failed: Histogram,
+    /// Operations that succeeded otherwise: streams, and those of which a query said that they have taken effect.
+    pub(crate) untimed_success: Count,
     pub(crate) affected: Count,
     pub(crate) recovered: Count,
     pub(crate) exhausted: Count,
@@ -108,7 +121,6 @@ pub(crate) struct Counts {
     pub(crate) ambiguous: Count,
     pub(crate) foreign: Count,
     pub(crate) slow: Count,
-    pub(crate) latency: Histogram,
     pub(crate) recovery: Histogram,
     transient: Count,
     rate_limited: Count,
@@ -124,9 +136,22 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Operations.
+    pub(crate) fn logical(&self) -> u64 {
+        self.prompt.get().saturating_add(self.held_up.get())
+    }
+
+    fn physical(&self) -> u64 {
+        self.prompt.get().saturating_add(self.further.get())
+    }
+
+    fn success(&self) -> u64 {
+        self.succeeded.total().saturating_add(self.untimed_success.get())
+    }
+
     /// Counts a failed attempt. What the caller refused itself has no class: it says nothing about the dependency
     /// and must not move its breaker.
-    pub(crate) fn failed(&self, failure: &Failure) {
+    pub(crate) fn failure(&self, failure: &Failure) {
         if !failure.caller_rejected {
             self.class(failure.class).up();
         }
@@ -155,27 +180,28 @@ impl Counts {
 
     /// Attempts started and not ended.
     pub(crate) fn in_flight(&self) -> u64 {
-        let ended = self.latency.total().saturating_add(self.cut_short.get());
-        self.physical.get().saturating_sub(ended)
+        let timed = self.succeeded.total().saturating_add(self.failed.total());
+        let ended = timed.saturating_add(self.untimed.get());
+        self.physical().saturating_sub(ended)
     }
 
     /// Operations whose first attempt succeeded.
     pub(crate) fn first_successes(&self) -> u64 {
         let recovered = self.recovered.get();
-        self.success.get().saturating_sub(recovered)
+        self.success().saturating_sub(recovered)
     }
 
     /// The counts now. Outcomes are read before starts, so that none is ahead of its start.
     pub(crate) fn snapshot(&self) -> Totals {
         let outcomes = self.outcomes();
-        let physical = self.physical.get();
-        Totals { physical, logical: self.logical.get(), ..outcomes }
+        let physical = self.physical();
+        Totals { physical, logical: self.logical(), ..outcomes }
     }
 
     fn outcomes(&self) -> Totals {
         Totals {
             recovered: self.recovered.get(),
-            success: self.success.get(),
+            success: self.success(),
             affected: self.affected.get(),
             exhausted: self.exhausted.get(),
             shed: self.shed.get(),
@@ -185,8 +211,8 @@ impl Counts {
             ambiguous: self.ambiguous.get(),
             foreign: self.foreign.get(),
             slow: self.slow.get(),
-            latency: self.latency.snapshot(),
-            recovery: self.recovery.snapshot(),
+            latency: self.succeeded.with(&self.failed),
+            recovery: self.recovery.with(&Histogram::default()),
             failures: FailureCounts {
                 transient: self.transient.get(),
                 rate_limited: self.rate_limited.get(),
@@ -214,7 +240,7 @@ mod tests {
     fn a_failure_is_counted_on_each_axis() {
         let counts = Counts::default();
         let failure = Failure::new(FailureClass::Transient).with_reason(FailureReason::Timeout);
-        counts.failed(&failure);
+        counts.failure(&failure);
         let totals = counts.snapshot();
         assert_eq!((totals.failures.transient, totals.sources.runtime, totals.reasons.timeout), (1, 1, 1));
     }
@@ -222,7 +248,7 @@ mod tests {
     #[test]
     fn an_own_deadline_has_no_class() {
         let counts = Counts::default();
-        counts.failed(&Failure::own_deadline());
+        counts.failure(&Failure::own_deadline());
         let totals = counts.snapshot();
         assert_eq!(totals.failures, FailureCounts::default());
         assert_eq!((totals.sources.application, totals.reasons.timeout), (1, 1));
@@ -238,9 +264,9 @@ mod tests {
         assert_eq!(bucket(Duration::from_nanos(1_000_001)), 1, "more than a millisecond");
         assert_eq!(bucket(Duration::MAX), 17);
         let histogram = Histogram::default();
-        assert_eq!(histogram.snapshot(), [0_u64; 0]);
+        assert_eq!(histogram.with(&Histogram::default()), [0_u64; 0]);
         histogram.record(Duration::from_millis(3));
-        assert_eq!(histogram.snapshot(), [0, 0, 1], "trailing zeros are left out");
+        assert_eq!(histogram.with(&Histogram::default()), [0, 0, 1], "trailing zeros are left out");
     }
 
     #[test]

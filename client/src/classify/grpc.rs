@@ -55,11 +55,13 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     if code == 4 {
         failure.reason = Some(FailureReason::Timeout);
     }
-    failure.do_not_retry = context::retry_directive(metadata) == Some(false);
+    if context::retry_directive(metadata) == Some(false) {
+        failure.veto();
+    }
     failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
-        Some(Err(())) => failure.do_not_retry = true,
+        Some(Err(())) => failure.veto(),
         None => {}
     }
     Some(failure)

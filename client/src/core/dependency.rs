@@ -13,11 +13,10 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::{
-    Observer,
     clock::Moment,
     emergency::{Bucket, Recent, SUCCESSES_OVER, rate_per_s},
     lease::FirstGate,
-    observer::{Nobody, Told},
+    observer::Audience,
     totals::{Count, Counts, Estimate},
     view::View,
 };
@@ -35,7 +34,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct DependencyState {
     pub(crate) name: Arc<str>,
     is_private: bool,
-    observer: Told,
+    observer: Audience,
     pub(crate) counts: Counts,
     /// Whether first attempts have to look at the view: all that a healthy call reads of it.
     guarded: AtomicBool,
@@ -59,11 +58,11 @@ pub(crate) struct DependencyState {
 }
 
 impl DependencyState {
-    pub(crate) fn new(name: Arc<str>, observer: Arc<dyn Observer>, observes: bool, now: Moment) -> Self {
+    pub(crate) fn new(name: Arc<str>, observer: Audience, observes: bool, now: Moment) -> Self {
         Self {
             name,
             is_private: false,
-            observer: Told(observer),
+            observer,
             counts: Counts::default(),
             guarded: AtomicBool::new(false),
             first: FirstGate::default(),
@@ -83,7 +82,7 @@ impl DependencyState {
 
     /// One that is never reported and never retries: its name cannot be sent.
     pub(crate) fn private(name: &str, now: Moment) -> Self {
-        Self { is_private: true, ..Self::new(Arc::from(name), Arc::new(Nobody), false, now) }
+        Self { is_private: true, ..Self::new(Arc::from(name), Audience::default(), false, now) }
     }
 
     pub(crate) fn is_private(&self) -> bool {
@@ -116,7 +115,7 @@ impl DependencyState {
         // Nothing known is what a closed breaker lets through.
         let was = before.unwrap_or(BreakerState::Closed);
         if let Some(state) = after.filter(|state| *state != was) {
-            self.observer.0.breaker_changed(&self.name, state);
+            self.observer.tell(|observer| observer.breaker_changed(&self.name, state));
         }
         learnt
     }
@@ -139,7 +138,7 @@ impl DependencyState {
 
     /// First attempts per second that callers would like to start: those that came, and those that wait now.
     pub(crate) fn wants_first_per_s(&self, now: Moment) -> f64 {
-        let came_per_s = self.demand.lock().per_s(now, self.counts.logical.get());
+        let came_per_s = self.demand.lock().per_s(now, self.counts.logical());
         came_per_s + f64::from(self.first.waiting())
     }
 
@@ -181,7 +180,7 @@ impl DependencyState {
 
     /// Keeps the averages up to date.
     pub(crate) fn sample(&self, now: Moment) {
-        self.demand.lock().sample(now, self.counts.logical.get());
+        self.demand.lock().sample(now, self.counts.logical());
         self.recent.lock().sample(now, self.counts.first_successes());
     }
 

@@ -136,7 +136,7 @@ impl Core {
         status.last_sync = Some(now);
         drop(status);
         if mode_before != response.mode {
-            self.observer.mode_changed(response.mode);
+            self.observer.tell(|observer| observer.mode_changed(response.mode));
         }
         let new_epoch = epoch.is_some_and(|epoch| epoch != response.epoch);
         let mut rng = self.rng();

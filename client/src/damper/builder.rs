@@ -11,8 +11,7 @@ use crate::{
     Hooks, Observer,
     backoff::fresh_rng,
     core::{Core, Setup, Switch},
-    hook::NoHooks,
-    observer::Nobody,
+    observer::Audience,
     transport::{Transport, http::Http},
 };
 
@@ -28,8 +27,8 @@ pub struct Builder {
     max_attempts: Option<u32>,
     seed: Option<u64>,
     credential: Option<String>,
-    observer: Arc<dyn Observer>,
-    hooks: Arc<dyn Hooks>,
+    observer: Audience,
+    hooks: Option<Arc<dyn Hooks>>,
     env: Env,
 }
 
@@ -74,8 +73,8 @@ impl Builder {
             max_attempts: None,
             seed: None,
             credential: None,
-            observer: Arc::new(Nobody),
-            hooks: Arc::new(NoHooks),
+            observer: Audience::default(),
+            hooks: None,
             env: Box::new(|name| std::env::var(name).ok()),
         }
     }
@@ -134,12 +133,12 @@ impl Builder {
 
     /// Who is told what happens. Default: nobody.
     pub fn observer(self, observer: impl Observer) -> Self {
-        Self { observer: Arc::new(observer), ..self }
+        Self { observer: Audience(Some(Arc::new(observer))), ..self }
     }
 
     /// Who has a say in all operations. Default: nobody.
     pub fn hooks(self, hooks: impl Hooks) -> Self {
-        Self { hooks: Arc::new(hooks), ..self }
+        Self { hooks: Some(Arc::new(hooks)), ..self }
     }
 
     /// Builds the client. Connects to nothing, never waits, and does not fail because a server is down.

@@ -1,6 +1,6 @@
 //! An attempt that the caller makes by itself.
 
-use std::{error::Error, fmt, future::Future, ops::ControlFlow};
+use std::{error::Error, fmt, future::Future, ops::ControlFlow, pin::pin};
 
 use super::run::{Ended, Run};
 use crate::{Attempt, CallError, Failure, Outcome, Verdict};
@@ -72,7 +72,8 @@ impl Permit {
         T: 'static,
         E: Error + 'static,
     {
-        let ended = match self.run.within(attempt).await {
+        let mut inside = self.run.inside();
+        let ended = match self.run.within(&mut inside, pin!(attempt)).await {
             Some(Ok(value)) => match self.run.judged(&value, |_| Verdict::Pass) {
                 Some(failure) => Ended::Judged(failure),
                 None => {

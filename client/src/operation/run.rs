@@ -1,48 +1,32 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
 mod admission;
+mod first;
 mod outcome;
+mod polling;
+mod stop;
 
 pub(super) use outcome::Ended;
+pub(super) use stop::Stop;
 
-use std::{
-    future::{Future, poll_fn},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use tokio::{
-    runtime::Handle,
-    time::{Instant, timeout_at},
-};
-use tracing::{Instrument, Span};
+use tokio::runtime::Handle;
 
-use super::{Life, Operation, Rules, spans::Spans, token::Token};
+use super::{Life, Operation, Opinions, spans::Spans, token::Token};
 use crate::{
-    Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Deadline, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
+    decide::is_misdirected,
 };
-
-/// Why an operation stops, and who said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
-    reason: StopReason,
-    by_server: bool,
-}
-
-impl From<StopReason> for Stop {
-    fn from(reason: StopReason) -> Self {
-        Self { reason, by_server: false }
-    }
-}
 
 /// What a dropped operation leaves to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Not counted yet.
+    New,
     Between,
     InAttempt,
     Over,
@@ -50,34 +34,42 @@ enum Phase {
 
 pub(super) struct Run {
     life: Arc<Life>,
-    rules: Rules,
+    name: Cow<'static, str>,
+    opinions: Option<Box<Opinions>>,
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
+    attempt_timeout: Option<Duration>,
     attempts: u32,
     phase: Phase,
-    token: Token,
-    probe: Option<String>,
     ambiguous: bool,
     /// The last attempt brought a pause that other operations do not know yet.
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
     /// When the attempt has to end.
-    end: Option<Instant>,
+    end: Option<Moment>,
     /// It goes on with what another layer has failed at before.
     repeats: bool,
     /// The attempt has been counted as slow.
     overdue: bool,
-    /// An operation inside the attempt has spent retries of its own.
-    spent: bool,
     /// The caller's hook forbids another attempt.
     dropped: bool,
+    trouble: Option<Box<Trouble>>,
+    spans: Option<Box<Spans>>,
+}
+
+/// What an operation has once an attempt has failed, or needed a token. On the heap, because most have none.
+#[derive(Default)]
+struct Trouble {
+    token: Token,
+    probe: Option<String>,
     /// Attempts in a row without progress.
     fruitless: u32,
+    /// Failures so far that were [misdirections](is_misdirected).
+    misdirections: u32,
     first_failed_at: Option<Moment>,
     history: Vec<Past>,
-    spans: Option<Box<Spans>>,
 }
 
 impl Run {
@@ -86,10 +78,14 @@ impl Run {
         let mut run = Self::begun(operation, *admission == Admission::First);
         match admission {
             Admission::First => {}
-            Admission::Retry { attempts, .. } => {
+            Admission::Retry { after, attempts } => {
                 run.attempts = (*attempts).max(1);
-                run.fruitless = run.attempts;
-                run.first_failed_at = Some(run.now);
+                run.ambiguous = run.leaves_doubt(after);
+                let trouble = run.trouble.get_or_insert_default();
+                trouble.fruitless = run.attempts;
+                // What came before is not known: the benefit of the doubt is for a first attempt.
+                trouble.misdirections = if is_misdirected(after) { run.attempts } else { 0 };
+                trouble.first_failed_at = Some(run.now);
             }
             Admission::Hedge => run.attempts = 1,
         }
@@ -101,7 +97,16 @@ impl Run {
     }
 
     fn begun(operation: Operation, is_first: bool) -> Self {
-        let Operation { dependency, idempotency, recovery, deadline, profile, rules } = operation;
+        let Operation {
+            dependency,
+            name,
+            idempotency,
+            recovery,
+            deadline,
+            attempt_timeout,
+            profile,
+            opinions,
+        } = operation;
         let core = &dependency.pair.handle.core;
         core.start(&dependency.pair.handle.stop);
         let now = core.clock.now();
@@ -109,32 +114,32 @@ impl Run {
         let repeats = life.outer().is_some_and(|outer| outer.foreign_attempts() > 0);
         let counts = &life.state().counts;
         // A repeat by a foreign layer is a request of its own, and still what somebody intended once.
-        match repeats {
-            _ if !is_first => {}
-            true => counts.foreign.up(),
-            false => counts.logical.up(),
+        if repeats && is_first {
+            counts.foreign.up();
         }
-        let spans = Spans::start(&life.state().name, &rules.name);
+        let spans = Spans::start(&life.state().name, &name);
+        let outer_end = life.outer().and_then(Scope::end);
+        let deadline = deadline.unwrap_or_else(|| match life.is_endless() {
+            true => Deadline::unbounded(),
+            false => life.core().default_deadline(outer_end.is_some()),
+        });
         Self {
-            limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
+            limit: deadline.limit(life.core().clock, now, outer_end),
+            attempt_timeout,
             now,
             life: Arc::new(life),
-            rules,
+            name,
+            opinions,
             attempts: 0,
-            phase: Phase::Between,
-            token: Token::default(),
-            probe: None,
+            phase: if is_first && !repeats { Phase::New } else { Phase::Between },
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
             end: None,
             repeats,
             overdue: false,
-            spent: false,
             dropped: false,
-            fruitless: 0,
-            first_failed_at: None,
-            history: Vec::new(),
+            trouble: None,
             spans,
         }
     }
@@ -163,15 +168,28 @@ impl Run {
 
     /// Whether the first attempt may be made.
     pub(super) async fn begin(&mut self) -> Result<(), Stop> {
-        self.may_start()?;
-        if self.is_held_up() { Box::pin(self.admit_first()).await } else { Ok(()) }
+        let may_start = self.may_start();
+        if may_start.is_ok() && !self.is_held_up() {
+            return Ok(());
+        }
+        self.counted();
+        may_start?;
+        Box::pin(self.admit_first_in_time()).await
+    }
+
+    /// Counts the operation if its first attempt does not do it.
+    fn counted(&mut self) {
+        if self.phase == Phase::New {
+            self.state().counts.held_up.up();
+            self.phase = Phase::Between;
+        }
     }
 
     /// Whether an attempt of this kind may be made.
     pub(super) async fn begin_as(&mut self, admission: &Admission) -> Result<(), Stop> {
         match admission {
             Admission::First => self.begin().await,
-            Admission::Retry { after, .. } => self.next(after).await,
+            Admission::Retry { after, .. } => self.next_in_time(after).await,
             Admission::Hedge => {
                 let admitted = self.hedge().await;
                 // A hedge that is not made ends nothing that would have to be counted.
@@ -184,48 +202,23 @@ impl Run {
     /// Counts an attempt as started.
     pub(super) fn attempt_started(&mut self) -> Attempt {
         self.attempts = self.attempts.saturating_add(1);
+        let counts = &self.state().counts;
+        let count = if self.phase == Phase::New { &counts.prompt } else { &counts.further };
+        count.up();
         self.phase = Phase::InAttempt;
-        self.probe = self.token.start();
-        self.state().counts.physical.up();
-        self.core().observer.attempt_started(&self.state().name, self.attempts);
+        if let Some(trouble) = &mut self.trouble {
+            trouble.probe = trouble.token.start();
+        }
+        self.core().observer.tell(|observer| observer.attempt_started(&self.state().name, self.attempts));
         if let Some(spans) = &mut self.spans {
-            spans.attempt(&self.life.state().name, &self.rules.name, self.attempts);
+            spans.attempt(&self.life.state().name, &self.name, self.attempts);
         }
-        let end = self.limit.end_of_attempt(self.now, self.life.is_endless());
-        self.end = end.map(|end| self.core().clock.instant(end));
+        self.end = self.limit.end_of_attempt(self.now, self.attempt_timeout, self.life.is_endless());
+        self.attempt()
+    }
+
+    fn attempt(&self) -> Attempt {
         Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
-    }
-
-    /// Runs an attempt in its scope until it ends or has to: nothing then. Only one that has to wait needs a timer.
-    pub(super) async fn within<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
-        let scope = Scope::attempt(Arc::clone(&self.life), self.attempts, self.end);
-        let span = self.spans.as_ref().map_or_else(Span::none, |spans| spans.of_attempt());
-        let mut attempt = pin!(scope.enter(attempt.instrument(span)));
-        let output = match poll_fn(|context| Poll::Ready(attempt.as_mut().poll(context))).await {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending if in_runtime() => self.until(attempt.as_mut()).await,
-            Poll::Pending => Some(attempt.as_mut().await),
-        };
-        self.spent = attempt.take_value().is_some_and(|entered| entered.is_spent());
-        output
-    }
-
-    /// One that is slow is counted when it becomes so, which may be long before it ends.
-    async fn until<F: Future>(&mut self, attempt: F) -> Option<F::Output> {
-        let (mut attempt, end) = (pin!(attempt), self.end);
-        let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
-        let slow_at = slow_at.map(|at| self.core().clock.instant(at));
-        if let Some(slow_at) = slow_at.filter(|at| end.is_none_or(|end| *at < end)) {
-            if let Ok(output) = timeout_at(slow_at, attempt.as_mut()).await {
-                return Some(output);
-            }
-            self.overdue = true;
-            self.state().counts.slow.up();
-        }
-        match end {
-            Some(end) => timeout_at(end, attempt).await.ok(),
-            None => Some(attempt.await),
-        }
     }
 
     /// Ends the operation without success.
@@ -237,29 +230,52 @@ impl Run {
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
-        if self.life.owns && self.life.is_inside() && self.attempts > 1 {
-            Scope::spend();
+        if self.has_retried() {
+            self.life.spend_outer();
         }
-        self.core().observer.stopped(&self.state().name, stop.reason);
+        self.core().observer.tell(|observer| observer.stopped(&self.state().name, stop.reason));
         if let Some(spans) = &self.spans {
             spans.stopped(stop.reason);
         }
         tracing::debug!(
             target: "damper",
             dependency = &*self.state().name,
-            operation = &*self.rules.name,
+            operation = &*self.name,
             attempts = self.attempts,
             reason = stop.reason.as_str(),
             "stopped",
         );
-        self.error(stop.reason, failure, last)
+        let failure = failure.or_else(|| (self.attempts == 0).then(|| Failure::refused(stop.reason)));
+        let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
+        CallError { retry_after, ..self.error(stop.reason, failure, last) }
+    }
+
+    fn again_in(&self, reason: StopReason, failure: Option<&Failure>) -> Option<Duration> {
+        let now = self.core().clock.now();
+        let told = self.state().view(|view| view.again_in(reason, now));
+        told.max(failure.and_then(|failure| failure.retry_after))
     }
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
         let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
         let (attempts, ambiguous) = (self.attempts, self.ambiguous);
-        let history = std::mem::take(&mut self.history);
-        CallError { reason, failure, attempts, last, ambiguous, recovery, history }
+        let history = self.trouble.take().map(|trouble| trouble.history).unwrap_or_default();
+        CallError {
+            reason,
+            failure: failure.map(Box::new),
+            attempts,
+            last,
+            ambiguous,
+            recovery,
+            retry_after: None,
+            has_retried: self.has_retried(),
+            history,
+        }
+    }
+
+    /// Whether it has spent retries of its own, which nobody further out must multiply.
+    fn has_retried(&self) -> bool {
+        self.life.owns && self.attempts > 1
     }
 
     fn count(&self, stop: Stop) {
@@ -285,6 +301,11 @@ impl Run {
         }
     }
 
+    /// From when on an attempt is slow. A connection that lasts is not.
+    fn slow_call(&self) -> Option<Duration> {
+        self.state().slow_call().filter(|_| !self.life.is_endless())
+    }
+
     fn took(&self, now: Moment) -> Duration {
         now.saturating_sub(self.now)
     }
@@ -297,13 +318,14 @@ fn in_runtime() -> bool {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        self.counted();
         if self.phase == Phase::InAttempt {
-            self.state().counts.cut_short.up();
+            self.state().counts.untimed.up();
         }
         match self.phase {
             Phase::Over => {}
             Phase::InAttempt if std::thread::panicking() => self.panicked(),
-            Phase::Between | Phase::InAttempt => self.state().counts.abandoned.up(),
+            Phase::New | Phase::Between | Phase::InAttempt => self.state().counts.abandoned.up(),
         }
     }
 }

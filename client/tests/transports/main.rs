@@ -22,7 +22,7 @@ use wire::{Unresolvable, going_away, raw, resetting};
 async fn meaning(client: &reqwest::Client, url: &str) -> Failure {
     let read = |_| async { client.get(url).send().await?.bytes().await };
     let operation = Damper::inert().dependency("d").operation("get").deadline(Deadline::unbounded());
-    operation.call(read).await.unwrap_err().failure.unwrap()
+    *operation.call(read).await.unwrap_err().failure.unwrap()
 }
 
 fn http2() -> reqwest::Client {

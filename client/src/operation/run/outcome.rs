@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 use super::{Phase, Run};
 use crate::{
     Advice, CallError, Effect, Failure, FailureEvent, Outcome, Past, StopReason, Verdict, classify,
-    clock::Moment, hook::isolated,
+    clock::Moment, decide::is_misdirected, hook::isolated,
 };
 
 /// The latest failures that an error carries.
@@ -47,19 +47,22 @@ impl Run {
             spans.ended(None);
         }
         self.phase = Phase::Over;
-        self.state().latency.record(took);
+        match self.life.is_endless() {
+            true => self.state().counts.untimed_success.up(),
+            false => self.state().latency.record(took),
+        }
         self.count_success(now);
     }
 
     fn count_success(&self, now: Moment) {
-        if self.repeats || self.first_failed_at.is_some() {
+        let first_failed_at = self.trouble.as_ref().and_then(|trouble| trouble.first_failed_at);
+        if self.repeats || first_failed_at.is_some() {
             self.state().counts.recovered.up();
         }
-        if let Some(first_failed_at) = self.first_failed_at {
+        if let Some(first_failed_at) = first_failed_at {
             self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
-        self.state().counts.success.up();
-        self.core().observer.succeeded(&self.state().name, self.attempts);
+        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempts));
     }
 
     /// What a value stands for that is no success.
@@ -80,9 +83,10 @@ impl Run {
 
     /// The operation's own classifiers go first, then the client's hooks.
     fn opinion(&self, outcome: &Outcome<'_>) -> Verdict {
-        match classify::opinion(outcome, &self.rules.classifiers) {
-            Verdict::Pass => isolated(|| self.core().hooks.classify(outcome)),
-            verdict => verdict,
+        let classifiers = self.opinions.as_ref().map_or(&[][..], |opinions| &opinions.classifiers);
+        match (classify::opinion(outcome, classifiers), &self.core().hooks) {
+            (Verdict::Pass, Some(hooks)) => isolated(|| hooks.classify(outcome)),
+            (verdict, _) => verdict,
         }
     }
 
@@ -110,7 +114,7 @@ impl Run {
         failure: Failure,
         ended: Ended<E>,
     ) -> Result<(), CallError<E>> {
-        let next = self.next(&failure).await;
+        let next = self.next_in_time(&failure).await;
         next.map_err(|stop| self.stopped(stop, Some(failure), ended.into_error()))
     }
 
@@ -125,22 +129,23 @@ impl Run {
             (Ended::Judged(failure), _) => failure.clone(),
             (_, Some(error)) => match self.opinion(&Outcome::Error(error)) {
                 Verdict::Success => return None,
-                Verdict::Failure(failure) => failure,
+                Verdict::Failure(failure) => failure.heeding(&classify::failure(error)),
                 Verdict::Pass => classify::failure(error),
             },
-            _ if self.limit.is_own() => Failure::own_deadline(),
+            _ if self.limit.is_end(self.end) => Failure::own_deadline(),
             _ => Failure::timed_out(),
         };
-        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_own();
-        failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
-        failure.do_not_retry |= std::mem::take(&mut self.spent);
+        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_end(self.end);
+        failure.dispatch = self.life.noted_dispatch(self.attempts).unwrap_or(failure.dispatch);
+        failure.do_not_retry |= self.life.has_spent(self.attempts);
         Some(failure)
     }
 
     /// Ends an attempt that the caller made by itself, and the operation with it.
     pub(in crate::operation) fn finish(&mut self, outcome: &Outcome<'_>) -> Option<Failure> {
         let failure = match (self.opinion(outcome), outcome.error()) {
-            (Verdict::Failure(failure), _) => Some(failure),
+            (Verdict::Failure(failure), Some(error)) => Some(failure.heeding(&classify::failure(error))),
+            (Verdict::Failure(failure), None) => Some(failure),
             (Verdict::Pass, Some(error)) => Some(classify::failure(error)),
             _ => None,
         };
@@ -148,8 +153,9 @@ impl Run {
             self.succeeded();
             return None;
         };
-        failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
+        failure.dispatch = self.life.noted_dispatch(self.attempts).unwrap_or(failure.dispatch);
         let failure = self.attempt_failed(failure, outcome.error());
+        self.report_pause(&failure, self.core().clock.now());
         self.phase = Phase::Over;
         if self.ambiguous {
             self.state().counts.ambiguous.up();
@@ -167,7 +173,7 @@ impl Run {
     /// Waits for the answer, no longer than the operation may last. No answer is no knowledge.
     pub(in crate::operation) async fn queried<T>(&self, query: impl Future<Output = Effect<T>>) -> Effect<T> {
         let now = self.core().clock.now();
-        match self.limit.end_of_attempt(now, false).filter(|_| super::in_runtime()) {
+        match self.limit.end_of_attempt(now, None, false).filter(|_| super::in_runtime()) {
             Some(end) => {
                 Box::pin(timeout_at(self.core().clock.instant(end), query)).await.unwrap_or(Effect::Unknown)
             }
@@ -178,6 +184,7 @@ impl Run {
     /// The attempt has taken effect although it failed: the operation has succeeded.
     pub(in crate::operation) fn took_effect(&mut self) {
         self.phase = Phase::Over;
+        self.state().counts.untimed_success.up();
         self.count_success(self.core().clock.now());
     }
 
@@ -192,11 +199,14 @@ impl Run {
         if let Some(spans) = &mut self.spans {
             spans.ended(Some(failure.class.as_str()));
         }
-        self.first_failed_at.get_or_insert(now);
         self.phase = Phase::Between;
-        self.fruitless = if self.life.take_progress() { 1 } else { self.fruitless.saturating_add(1) };
-        self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect();
-        self.state().counts.failed(&failure);
+        let progressed = self.life.has_progressed(self.attempts);
+        let trouble = self.trouble.get_or_insert_default();
+        trouble.misdirections = trouble.misdirections.saturating_add(u32::from(is_misdirected(&failure)));
+        trouble.first_failed_at.get_or_insert(now);
+        trouble.fruitless = if progressed { 1 } else { trouble.fruitless.saturating_add(1) };
+        self.ambiguous |= self.leaves_doubt(&failure);
+        self.state().counts.failure(&failure);
         if failure.unclassified {
             self.state().unclassified.up();
         }
@@ -210,18 +220,26 @@ impl Run {
         self.advised(failure, error, now)
     }
 
+    /// Whether nobody knows if the attempt has left something behind.
+    pub(super) fn leaves_doubt(&self, failure: &Failure) -> bool {
+        failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect()
+    }
+
     /// What the caller's hook makes of it.
     fn advised(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>, now: Moment) -> Failure {
         let event = FailureEvent {
             dependency: &self.state().name,
-            operation: &self.rules.name,
+            operation: &self.name,
             attempt: self.attempts,
             failure: &failure,
             error,
             remaining: self.limit.left(now),
         };
-        let own = self.rules.on_failure.as_ref().map(|hook| isolated(|| hook(&event))).unwrap_or_default();
-        let advice = match (own, isolated(|| self.core().hooks.on_failure(&event))) {
+        let own = self.opinions.as_ref().and_then(|opinions| opinions.on_failure.as_ref());
+        let own = own.map(|hook| isolated(|| hook(&event))).unwrap_or_default();
+        let hooks = self.core().hooks.as_ref();
+        let advice = match (own, hooks.map(|hooks| isolated(|| hooks.on_failure(&event))).unwrap_or_default())
+        {
             (Advice::Drop, _) | (_, Advice::Drop) => Advice::Drop,
             (Advice::Defer, clients) => clients,
             (own, _) => own,
@@ -235,10 +253,11 @@ impl Run {
     }
 
     fn remember(&mut self, failure: &Failure, took: Duration) {
-        if self.history.len() >= MOST_HISTORY {
-            self.history.remove(0);
+        let history = &mut self.trouble.get_or_insert_default().history;
+        if history.len() >= MOST_HISTORY {
+            history.remove(0);
         }
-        self.history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
+        history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
     }
 
     /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
@@ -247,11 +266,16 @@ impl Run {
         let now = self.core().clock.now();
         let took = self.took(now);
         let counts = &self.state().counts;
-        counts.latency.record(took);
-        if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
+        match healthy {
+            _ if self.life.is_endless() => counts.untimed.up(),
+            Some(true) => counts.succeeded.record(took),
+            _ => counts.failed.record(took),
+        }
+        if !std::mem::take(&mut self.overdue) && self.slow_call().is_some_and(|slow| took > slow) {
             self.state().counts.slow.up();
         }
-        if let (Some(token), Some(healthy)) = (self.probe.take(), healthy) {
+        let probe = self.trouble.as_mut().and_then(|trouble| trouble.probe.take());
+        if let (Some(token), Some(healthy)) = (probe, healthy) {
             self.state().probed(token, healthy);
             self.core().report_soon();
         }
@@ -263,7 +287,7 @@ impl Run {
         let failure = Failure::new(FailureClass::Fatal)
             .with_source(FailureSource::Application)
             .with_reason(FailureReason::HandlerError);
-        self.state().counts.failed(&failure);
+        self.state().counts.failure(&failure);
         if self.attempts == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
