@@ -102,6 +102,27 @@ async fn the_key_is_a_quoted_string_and_the_same_in_every_attempt() {
     assert_eq!(header.await.unwrap(), None);
 }
 
+/// A second request at the same time, and those that a proxy makes: the dependency knows them all by the key.
+#[tokio::test(start_paused = true)]
+async fn hedges_and_attempts_of_others_have_the_key_too() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let dependency = client(&fake).dependency("d");
+    let keyed = || dependency.operation("charge").idempotency(Idempotency::keyed("k"));
+    let hedge = keyed().admit_as(crate::Admission::Hedge).await.unwrap();
+    assert_eq!(hedge.attempt().idempotency_header().unwrap(), r#""k""#);
+    drop(hedge);
+    let made_thrice =
+        [("x-envoy-attempt-count".parse().unwrap(), "3".parse().unwrap())].into_iter().collect();
+    let proxied = keyed().call(|attempt| {
+        attempt.note_response(&made_thrice);
+        assert_eq!(attempt.idempotency_key(), Some("k"));
+        async { Err::<(), _>(transient()) }
+    });
+    let error = proxied.await.unwrap_err();
+    assert_eq!((error.attempts, dependency.totals().foreign), (2, 4), "two of ours, each made three times");
+    assert!(error.ambiguous);
+}
+
 /// The wall clock stands while virtual time goes on: seen from here, it is set back by as much as the wait is long.
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_is_set_back_during_a_wait_does_not_make_it_longer() {

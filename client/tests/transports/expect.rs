@@ -16,7 +16,7 @@ async fn post(url: &str, bytes: usize) -> Result<(), Failure> {
     let client = client_builder().no_proxy().build().unwrap();
     let request = |_| client.post(url).header("expect", "100-continue").body(vec![b'x'; bytes]).send();
     let operation = Damper::inert().dependency("d").operation("post").classifier(StatusRules::new());
-    operation.call(request).await.map(drop).map_err(|error| error.failure.unwrap())
+    operation.call(request).await.map(drop).map_err(|error| *error.failure.unwrap())
 }
 
 /// The head of an answer, and what it means.

@@ -29,7 +29,7 @@ async fn get(client: &Client, port: u16) -> Result<(), reqwest::Error> {
 async fn meaning(client: ClientBuilder, port: u16) -> Failure {
     let client = client.build().unwrap();
     let operation = Damper::inert().dependency("d").operation("get");
-    operation.call(|_| get(&client, port)).await.unwrap_err().failure.unwrap()
+    operation.call(|_| get(&client, port)).await.unwrap_err().failure.map(|failure| *failure).unwrap()
 }
 
 fn seen(failure: &Failure) -> (Class, Dispatch, &str) {
