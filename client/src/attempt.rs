@@ -80,6 +80,14 @@ impl Attempt {
         }
     }
 
+    /// The same key as a value for the header `Idempotency-Key`: a quoted string, as its draft has it. `None` too for a
+    /// key that such a string cannot hold, because it is not printable ASCII. Services that want it bare are sent
+    /// [the key](Self::idempotency_key) itself.
+    #[must_use]
+    pub fn idempotency_header(&self) -> Option<HeaderValue> {
+        context::string_item(self.idempotency_key()?)
+    }
+
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.
     #[must_use]
     pub fn scope(&self) -> Scope {
