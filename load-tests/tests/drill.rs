@@ -74,6 +74,15 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_name_with_a_comma_is_one_field_of_the_csv() {
+    let named = SCENARIO.replace("name = \"small\"", "name = 'small, \"odd\"'");
+    let csv = drill::csv(&[drilled(&named, Some(&[Way::None]))]);
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().starts_with("scenario,way,clients,seed,second,operations,"));
+    assert!(lines.next().unwrap().starts_with("\"small, \"\"odd\"\"\",none,17,1,0,"), "{csv}");
+}
+
+#[test]
 fn ways_that_are_judged_are_tried_with_every_seed() {
     let report = drilled(SCENARIO, None);
     let tried: Vec<(Way, u64)> = report.trials.iter().map(|trial| (trial.way, trial.seed)).collect();
