@@ -18,7 +18,6 @@ duration_s = 20
 [traffic]
 arrival_per_s = 100
 pacing = "poisson"
-clients = 1
 deadline_ms = 3000
 attempt_timeout_ms = 200
 tenants = [{ name = "a", load = 3, clients = 5 }, { name = "b", count = 4, clients = 3, from_s = 2 }]
