@@ -122,6 +122,25 @@ fn what_damper_counts_is_what_the_dependency_saw() {
     assert_eq!(granted, total.executed(), "every retry had its token");
 }
 
+#[test]
+fn a_file_for_another_machine_can_be_drilled() {
+    let path = std::env::temp_dir().join(format!("damper-drill-{}.toml", std::process::id()));
+    let scenario = parse("small", SCENARIO).unwrap();
+    let policy = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        drill::policy_of(&scenario, Some(&path))
+    };
+    let served = "server.listen = \"0.0.0.0:7117\"\ntelemetry.otlp_endpoint = \"http://collector:4318\"\n";
+    let config = policy(&format!("{served}[dependencies.payments]\nmax_attempts = 3")).unwrap();
+    assert_eq!(config.settings().dependencies["payments"].max_attempts(), 3);
+    assert!(config.listen().ip().is_loopback(), "whatever runs with it is heard by nobody");
+    let error = policy("[dependencies.payments]\nmax_atempts = 3").unwrap_err().to_string();
+    let junk = policy("server.listen = \"anywhere\"").unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.contains(":2: dependencies.payments.max_atempts is not a key"), "{error}");
+    assert!(junk.contains(":1: server.listen is \"anywhere\""), "{junk}");
+}
+
 fn is_event(line: &str) -> bool {
     ["[[unused]]", "at_s", "action"].iter().any(|start| line.starts_with(start))
 }
