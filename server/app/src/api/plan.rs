@@ -18,6 +18,18 @@ use crate::wire;
 
 const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8; header=present");
 
+/// The parameters: the fields of [`PlanQuery`].
+pub(crate) const PARAMETERS: &[&str] = &[
+    "arrival_per_s",
+    "failure_rate",
+    "max_attempts",
+    "capacity_per_s",
+    "retry_per_s",
+    "retry_ratio",
+    "format",
+    "dependency",
+];
+
 /// Attempts without which the ten-second window says little, and the minute is looked at.
 const ENOUGH_ATTEMPTS: u64 = 20;
 
@@ -27,7 +39,7 @@ const ENOUGH_ATTEMPTS: u64 = 20;
         (PlanResponse = "application/json"), (String = "text/csv"),
     )),
     (status = 404, description = "The dependency is not known", body = Problem, content_type = "application/problem+json"),
-    (status = 422, description = "Every parameter that cannot be", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "Every parameter that cannot be, or is not known", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn plan(
     State(app): State<App>,
@@ -72,7 +84,7 @@ fn wants_csv(headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Fault
 /// The numbers of the query, and what it leaves out from the dependency.
 fn given(parameters: &Parameters, snapshot: Option<&Snapshot>) -> Result<Given, Vec<InvalidField>> {
     let seen = snapshot.map(Seen::of);
-    let mut reader = Reader { parameters, faults: Vec::new() };
+    let mut reader = Reader { parameters, faults: parameters.unknown(PARAMETERS) };
     let policy = snapshot.map(|snapshot| &snapshot.policy);
     let arrival_per_s = reader.number("arrival_per_s").or(seen.as_ref().and_then(|seen| seen.arrival_per_s));
     let failure_rate = reader.number("failure_rate").or(seen.as_ref().and_then(|seen| seen.failure_rate));

@@ -98,6 +98,58 @@ async fn every_parameter_that_cannot_be_is_named() {
 }
 
 #[tokio::test]
+async fn a_parameter_that_is_misspelt_does_not_count_as_left_out() {
+    let server = Server::start("[dependencies.payments]").await;
+    let sound = "arrival_per_s=120&failure_rate=0.12&max_attempts=4";
+    let (status, problem) = server.get(&format!("/v1/plan?{sound}&retries_per_s=10")).await;
+    assert_eq!((status, pointers(&problem)), (422, vec!["?retries_per_s"]));
+    let error = &problem["errors"][0];
+    assert_eq!(error["code"], "unknown_parameter");
+    let detail = error["detail"].as_str().unwrap();
+    let known = "The parameters are: arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s, \
+        retry_ratio, format, dependency";
+    assert!(
+        detail.starts_with("is not known; did you mean retry_per_s? ") && detail.ends_with(known),
+        "{detail}"
+    );
+    let both = format!("/v1/plan?{sound}&zz=1&zz=2&Format=csv&capacity_per_s=-1&%00=");
+    let (status, problem) = server.get(&both).await;
+    assert_eq!((status, pointers(&problem)), (422, vec!["?\u{0}", "?Format", "?zz", "?capacity_per_s"]));
+    let long = format!("/v1/plan?{sound}&{}=1", "x".repeat(8000));
+    assert!(
+        server.get(&long).await.1.to_string().len() < 1000,
+        "what a peer made long is not repeated to it"
+    );
+    let many: String = (0..1000).map(|number| format!("&x{number}")).collect();
+    let (_, problem) = server.get(&format!("/v1/plan?{sound}{many}")).await;
+    assert_eq!(pointers(&problem).len(), 16);
+}
+
+#[tokio::test]
+async fn no_endpoint_ignores_a_parameter_that_would_change_its_answer() {
+    let server = Server::start("[dependencies.payments]").await;
+    for path in [
+        "/v1/watch?dependancy=payments",
+        "/v1/dependencies?tenant=checkout",
+        "/v1/dependencies/payments?tenant=checkout",
+    ] {
+        let answer = server.http.get(server.url(path)).send().await.unwrap();
+        assert_eq!(answer.status(), 422, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        let name = path.split(['?', '=']).nth(1).unwrap();
+        assert_eq!(pointers(&problem), [format!("?{name}")], "{path}");
+        assert_eq!(problem["errors"][0]["code"], "unknown_parameter");
+    }
+    for path in ["/livez?probe=1", "/readyz?probe=1", "/metrics?job=damper", "/openapi.json?v=1", "/?x"] {
+        assert_eq!(
+            server.get(path).await.0,
+            200,
+            "{path}: supervisors and scrapers have parameters of their own"
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_lines_of_a_planner_are_there() {
     let server = Server::start("").await;
     let numbers = "arrival_per_s=120&failure_rate=0.12&max_attempts=4&capacity_per_s=130";
