@@ -185,8 +185,7 @@ fn refusal(problem: &Problem) -> String {
 }
 
 fn url(question: &Question, dependency: &str) -> Result<Url, NoPlan> {
-    let told = question.server.clone().or_else(|| std::env::var(ENDPOINT).ok());
-    let server = told.unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
+    let server = server(question.server.clone(), std::env::var(ENDPOINT).ok());
     let usage = || {
         NoPlan::Usage(format!("{server:?} is no server; give an http URL, such as http://{DEFAULT_ADDRESS}"))
     };
@@ -211,6 +210,12 @@ fn url(question: &Question, dependency: &str) -> Result<Url, NoPlan> {
     Ok(url)
 }
 
+/// Where the server is. A variable that is set and empty says nothing, as for clients.
+fn server(flag: Option<String>, variable: Option<String>) -> String {
+    let variable = variable.filter(|url| !url.is_empty());
+    flag.or(variable).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"))
+}
+
 /// A URL as people gave it.
 fn bare(url: &Url) -> Url {
     let mut bare = url.clone();
@@ -225,4 +230,24 @@ fn cause(error: &reqwest::Error) -> String {
     std::iter::successors(Some(first), |error| error.source())
         .last()
         .map_or_else(String::new, ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_where_the_flag_or_the_variable_says_or_here() {
+        const HERE: &str = "http://127.0.0.1:7117";
+        let told = |text: &str| Some(text.to_owned());
+        for (flag, variable, expected) in [
+            (None, None, HERE),
+            (None, told(""), HERE),
+            (None, told("http://b"), "http://b"),
+            (told("http://a"), told("http://b"), "http://a"),
+            (told(""), None, ""),
+        ] {
+            assert_eq!(server(flag, variable), expected);
+        }
+    }
 }
