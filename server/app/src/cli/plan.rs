@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   damper plan --arrival-per-s 120 --failure-rate 0.12 --max-attempts 4 --capacity-per-s 130 --retry-per-s 10
                                         what the numbers come to; no server is needed
-  damper plan --dependency payments     what the server on this machine has seen of payments
+  damper plan --dependency payments     the policy of payments, under the traffic that the server on this machine sees
   damper plan --dependency payments --server http://damper:7117 --max-attempts 2
                                         the same elsewhere, and if there were two attempts
   damper plan --dependency payments --format csv > payments.csv
@@ -32,6 +32,10 @@ How to read it:
   headroom. Safe operations per second are the most whose attempts fit the capacity: at this failure rate; whatever
   fails, as far as the server's retry ratio or pool is what limits retries; and with nothing to limit them. What lies
   between the last two is what a retry budget is worth. In overload p rises with the load: plan with a bad day's p.
+  The first \"fits\" is about every retry that clients want; \"with pool\" is the most that a pool lets through, and
+  whether that fits. Of a dependency, the traffic is what the server measures, unless it is given; capacity, attempts,
+  ratio and pool are what its policy comes to under this traffic. What the pool brings at this moment, throttled or at
+  its floor, stands beside it as measured, and no figure of the plan rests on it.
 
 Exit codes:
   0   success
