@@ -218,8 +218,9 @@ async fn the_pause_of_an_attempt_by_hand_reaches_the_fleet() {
 #[tokio::test(start_paused = true)]
 async fn a_hedge_is_done_without_while_no_server_answers() {
     let hung = Fake::new(|_| Step::hung());
-    *hung.told.lock() =
-        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.5 }));
+    *hung.told.lock() = Some(told(|told| {
+        told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.5, ..Default::default() }
+    }));
     for fake in [Fake::dead(), hung] {
         let dependency = client(&fake).dependency("d");
         for _ in 0..50 {

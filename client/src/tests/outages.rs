@@ -48,7 +48,7 @@ async fn savings_of_the_emergency_budget_are_for_a_lost_answer_not_for_an_outage
     for (fault, granted_at_once) in [(Fault::NoAnswer, true), (Fault::Unreachable, false)] {
         let fake = Fake::new(move |_| Step::at_once(Err(fault)));
         *fake.told.lock() = Some(told(|told| {
-            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 };
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1, ..Default::default() };
         }));
         let dependency = client(&fake).dependency("d");
         for _ in 0..200 {
@@ -91,8 +91,9 @@ async fn c7_a_server_that_is_back_is_used_within_two_seconds() {
     }
     tokio::time::sleep(ms(5000)).await;
     assert_eq!(damper.health().server, crate::Reachability::Down);
-    *fake.told.lock() =
-        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 0.0, ratio: 0.0 }));
+    *fake.told.lock() = Some(told(|told| {
+        told.emergency = damper_protocol::Emergency { per_s: 0.0, ratio: 0.0, ..Default::default() }
+    }));
     back.store(true, Ordering::Relaxed);
     tokio::time::sleep(ms(2000)).await;
     assert_eq!(damper.health().server, crate::Reachability::Up);
@@ -120,5 +121,35 @@ async fn an_answer_counts_until_the_twentieth_millisecond() {
         let asked = fake.asks.lock();
         let ids: std::collections::BTreeSet<_> = asked.iter().map(|(_, ask)| &ask.request_id).collect();
         assert_eq!((asked.len(), ids.len()), (asks, 1), "{answered_after_ms} ms: one id");
+    }
+}
+
+/// What was in trouble when the server was last heard is left alone after half a minute.
+#[tokio::test(start_paused = true)]
+async fn the_emergency_budget_of_a_dependency_in_trouble_fades_away() {
+    let emergency = |throttled| damper_protocol::Emergency { per_s: 1.0, ratio: 0.5, throttled };
+    let open = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 1000 };
+    let retries_only = PolicyView { on_open: OnOpen::Retries, ..PolicyView::default() };
+    for (throttled, breaker, fades) in
+        [(false, BreakerView::default(), false), (true, BreakerView::default(), true), (false, open, true)]
+    {
+        let fake = Fake::new(|_| Step::at_once(Err(Fault::Unreachable)));
+        *fake.told.lock() = Some(told(|told| {
+            (told.emergency, told.breaker, told.policy) = (emergency(throttled), breaker, retries_only);
+        }));
+        let damper = client(&fake);
+        synced(&damper).await;
+        *fake.told.lock() = None;
+        let dependency = damper.dependency("d");
+        let (start, mut late) = (Instant::now(), 0);
+        for _ in 0..150 {
+            for _ in 0..10 {
+                call(safe(&dependency), vec![]).await.unwrap();
+            }
+            let recovered = call(safe(&dependency).deadline(ms(900)), vec![transient()]).await.is_ok();
+            late += u32::from(recovered && start.elapsed() > ms(32_000));
+            tokio::time::sleep(ms(500)).await;
+        }
+        assert_eq!(late == 0, fades, "throttled: {throttled}, {breaker:?}: {late}");
     }
 }
