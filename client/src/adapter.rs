@@ -4,27 +4,26 @@ use std::{error::Error, fmt, sync::Arc};
 
 use http::{HeaderMap, Method, StatusCode};
 
-use crate::{Attempt, Dependency, Failure, Idempotency, Operation, Profile, StatusRules};
+use crate::{Attempt, Dependency, Failure, Idempotency, KeyError, Operation, Profile, StatusRules};
 
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
 
-/// What the service that uses an adapter says about its operations.
-#[derive(Clone)]
-pub(crate) struct Settings {
+/// What the service that uses an adapter says about its operations. `H` is what it sees of a request.
+pub(crate) struct Settings<H> {
     dependency: Dependency,
-    shape: Arc<dyn Fn(Operation) -> Operation + Send + Sync>,
-    pub(crate) propagates: bool,
+    shape: Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>,
+    propagates: bool,
     statuses: StatusRules,
 }
 
-impl Settings {
+impl<H> Settings<H> {
     pub(crate) fn new(dependency: Dependency) -> Self {
-        let shape = Arc::new(|operation| operation);
+        let shape = Arc::new(|operation, _: &H| operation);
         Self { dependency, shape, propagates: false, statuses: StatusRules::new() }
     }
 
-    pub(crate) fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+    pub(crate) fn shape(self, shape: impl Fn(Operation, &H) -> Operation + Send + Sync + 'static) -> Self {
         Self { shape: Arc::new(shape), ..self }
     }
 
@@ -47,10 +46,26 @@ impl Settings {
         self.statuses.of_keyed(attempt.idempotency_key().is_some()).failure(status, headers)
     }
 
+    /// Sets what an attempt carries.
+    pub(crate) fn prepare(&self, attempt: &Attempt, headers: &mut HeaderMap) -> Result<(), KeyError> {
+        attempt.inject_key(headers)?;
+        if self.propagates {
+            attempt.inject(headers);
+        }
+        Ok(())
+    }
+
     /// The operation of one request.
-    pub(crate) fn operation(&self, method: &Method, headers: &HeaderMap, replayable: bool) -> Operation {
+    pub(crate) fn operation(
+        &self,
+        request: &H,
+        method: &Method,
+        headers: &HeaderMap,
+        replayable: bool,
+    ) -> Operation {
         let operation = self.dependency.operation(method.to_string());
-        let operation = (self.shape)(operation.idempotency(Idempotency::of_request(method, headers)));
+        let operation = operation.idempotency(Idempotency::of_request(method, headers));
+        let operation = (self.shape)(operation, request);
         if replayable {
             return operation;
         }
@@ -59,7 +74,13 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl<H> Clone for Settings<H> {
+    fn clone(&self) -> Self {
+        Self { dependency: self.dependency.clone(), shape: Arc::clone(&self.shape), ..*self }
+    }
+}
+
+impl<H> fmt::Debug for Settings<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("dependency", &self.dependency).finish_non_exhaustive()
     }

@@ -3,14 +3,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::Dispatch;
-use http::{HeaderMap, HeaderValue, header};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{self, Entry},
+};
 use tokio::time::Instant;
 
 use crate::{
-    Idempotency, Scope,
+    Idempotency, KeyError, Scope,
     clock::Moment,
     context::{self, Context},
     operation::Life,
+    policy::key,
     wire::ms_down,
 };
 
@@ -76,6 +80,38 @@ impl Attempt {
         }
     }
 
+    /// Sets `Idempotency-Key` to the [key](Self::idempotency_key), as a quoted string, unless there is one already. Does
+    /// nothing if the operation has no key. Call it in every attempt of a keyed operation whose requests are made by
+    /// hand: without the header the dependency takes a repeat for a new request.
+    ///
+    /// ```
+    /// use damper_client::{Damper, Failure, Idempotency};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let payments = Damper::inert().dependency("payments");
+    /// let charge = payments.operation("charge").idempotency(Idempotency::keyed("order-42")).call(|attempt| async move {
+    ///     let mut headers = http::HeaderMap::new();
+    ///     attempt.inject_key(&mut headers)?;
+    ///     assert_eq!(headers["idempotency-key"], "\"order-42\"");
+    ///     Ok::<_, damper_client::KeyError>(())
+    /// });
+    /// # assert!(charge.await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if no header can hold the key. It ends the operation.
+    pub fn inject_key(&self, headers: &mut HeaderMap) -> Result<(), KeyError> {
+        if let Idempotency::Keyed(key) = &self.life.idempotency
+            && let Entry::Vacant(place) = headers.entry(key::HEADER)
+        {
+            place.insert(key::quoted(key)?);
+        }
+        Ok(())
+    }
+
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.
     #[must_use]
     pub fn scope(&self) -> Scope {
@@ -87,7 +123,8 @@ impl Attempt {
     /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms.
     ///
     /// Call it for dependencies that are yours: some public services reject headers that they do not know. An
-    /// [inert](crate::Damper::inert) client sets nothing.
+    /// [inert](crate::Damper::inert) client sets nothing. The key of an operation is another matter: see
+    /// [`inject_key`](Self::inject_key).
     pub fn inject(&self, headers: &mut HeaderMap) {
         if !self.life.is_on() {
             return;

@@ -170,6 +170,15 @@ impl Failure {
         Self { unclassified: true, ..unknown.with_code("unclassified") }
     }
 
+    /// What a request means that the caller could not even send.
+    pub(crate) fn unsent(code: &'static str) -> Self {
+        Self::new(FailureClass::Invalid)
+            .with_source(FailureSource::Application)
+            .with_dispatch(Dispatch::NotSent)
+            .rejected_by_caller()
+            .with_code(code)
+    }
+
     /// What an attempt means that outlived the caller's own deadline: it may have taken effect, and it says
     /// nothing about the dependency.
     pub(crate) fn own_deadline() -> Self {

@@ -128,5 +128,5 @@ pub use failure::Failure;
 pub use hook::{Advice, FailureEvent, Hooks};
 pub use observer::Observer;
 pub use operation::{Admission, Effect, Operation, Permit};
-pub use policy::{Idempotency, Profile};
+pub use policy::{Idempotency, KeyError, Profile};
 pub use scope::Scope;

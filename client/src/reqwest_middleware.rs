@@ -44,7 +44,7 @@ pub fn client_builder() -> ClientBuilder {
 ///
 /// [`reqwest_middleware::Error::Middleware`]: ::reqwest_middleware::Error::Middleware
 #[derive(Clone, Debug)]
-pub struct Retry(Settings);
+pub struct Retry(Settings<Request>);
 
 impl Retry {
     /// For requests to this dependency. Each is one operation, named after its method, and as safe to repeat as
@@ -54,9 +54,19 @@ impl Retry {
         Self(Settings::new(dependency))
     }
 
-    /// Sets deadline, profile, hooks and the rest for every operation.
+    /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
+    /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one already.
     #[must_use]
     pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+        Self(self.0.shape(move |operation, _| shape(operation)))
+    }
+
+    /// The same, knowing the request. Of `shape` and `shape_with`, what is called last counts.
+    #[must_use]
+    pub fn shape_with(
+        self,
+        shape: impl Fn(Operation, &Request) -> Operation + Send + Sync + 'static,
+    ) -> Self {
         Self(self.0.shape(shape))
     }
 
@@ -93,7 +103,7 @@ impl Middleware for Retry {
         next: Next<'_>,
     ) -> Result<Response> {
         let replayable = is_replayable(&request);
-        let operation = self.0.operation(request.method(), request.headers(), replayable);
+        let operation = self.0.operation(&request, request.method(), request.headers(), replayable);
         let mut permit = operation.admit().await.map_err(refused)?;
         let mut left = Some(request);
         loop {
@@ -101,11 +111,10 @@ impl Middleware for Retry {
             let Some(mut request) = copy.or_else(|| left.take()) else {
                 return Err(Error::middleware(Failure::new(crate::FailureClass::Invalid)));
             };
-            if self.0.propagates {
-                permit.attempt().inject(request.headers_mut());
-            }
             let attempt = permit.attempt().clone();
             let sent = async {
+                let unsent = |error| Failed::Error(Error::middleware(error));
+                self.0.prepare(&attempt, request.headers_mut()).map_err(unsent)?;
                 let response = next.clone().run(request, extensions).await.map_err(Failed::Error)?;
                 match self.0.failure(&attempt, response.status(), response.headers()) {
                     Some(failure) => Err(Failed::Response(Box::new(response), failure)),
@@ -139,3 +148,6 @@ fn refused(error: CallError<Infallible>) -> Error {
     debug_assert!(error.source().is_none(), "an error of the transport is passed on as it is");
     Error::middleware(error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ pub type ReplayBody<B> = Either<Full<Bytes>, B>;
 /// # drop(layer);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RetryLayer(Settings);
+pub struct RetryLayer(Settings<Parts>);
 
 impl RetryLayer {
     /// For a service that calls this dependency. Each request is one operation, named after its method, and as
@@ -54,9 +54,16 @@ impl RetryLayer {
         Self(Settings::new(dependency))
     }
 
-    /// Sets deadline, profile, hooks and the rest for every operation.
+    /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
+    /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one already.
     #[must_use]
     pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+        Self(self.0.shape(move |operation, _| shape(operation)))
+    }
+
+    /// The same, knowing the request's method, URI and headers. Of `shape` and `shape_with`, what is called last counts.
+    #[must_use]
+    pub fn shape_with(self, shape: impl Fn(Operation, &Parts) -> Operation + Send + Sync + 'static) -> Self {
         Self(self.0.shape(shape))
     }
 
@@ -89,7 +96,7 @@ impl<S> Layer<S> for RetryLayer {
 #[derive(Clone, Debug)]
 pub struct Retry<S> {
     inner: S,
-    settings: Settings,
+    settings: Settings<Parts>,
 }
 
 /// No answer came of it.
@@ -152,7 +159,7 @@ where
 
 async fn carry_out<S, B, R>(
     inner: S,
-    settings: Settings,
+    settings: Settings<Parts>,
     request: Request<B>,
 ) -> Result<Response<R>, RetryError>
 where
@@ -164,18 +171,17 @@ where
 {
     let (parts, body) = request.into_parts();
     let mut body = Kept::read(body).await?;
-    let operation = settings.operation(&parts.method, &parts.headers, body.is_replayable());
+    let operation = settings.operation(&parts, &parts.method, &parts.headers, body.is_replayable());
     let mut permit = operation.admit().await.map_err(refused)?;
     loop {
         // What is sent once has a profile of one attempt.
         let Some(body) = body.take() else { return Err(RetryError::Body("it was sent already".into())) };
         let mut parts = parts.clone();
-        if settings.propagates {
-            permit.attempt().inject(&mut parts.headers);
-        }
         let attempt = permit.attempt().clone();
         let (service, rules) = (inner.clone(), &settings);
         let sent = async move {
+            let unsent = |error| Failed::Error(ServiceError(Box::new(error)));
+            rules.prepare(&attempt, &mut parts.headers).map_err(unsent)?;
             let response = send(service, parts, body).await?;
             match rules.failure(&attempt, response.status(), response.headers()) {
                 Some(failure) => Err(Failed::Response(Box::new(response), failure)),

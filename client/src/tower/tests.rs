@@ -3,28 +3,38 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
+use http::HeaderMap;
 use http_body_util::{Empty, StreamBody};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{
-    Damper, FailureClass, Profile,
+    Damper, FailureClass, Idempotency, Profile,
     core::Switch,
     fake::{Fake, Step, granted},
 };
 
 type Answer = Result<Response<&'static str>, std::io::Error>;
 
-/// A service that answers as scripted and remembers the size of the bodies it was sent.
+/// A service that answers as scripted and remembers what it was sent.
 #[derive(Clone)]
 struct Scripted {
     answer: Arc<dyn Fn(u32) -> Answer + Send + Sync>,
     calls: Arc<AtomicU32>,
     bytes: Arc<AtomicU32>,
+    headers: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
 impl Scripted {
     fn new(answer: impl Fn(u32) -> Answer + Send + Sync + 'static) -> Self {
-        Self { answer: Arc::new(answer), calls: Arc::default(), bytes: Arc::default() }
+        let answer = Arc::new(answer);
+        Self { answer, calls: Arc::default(), bytes: Arc::default(), headers: Arc::default() }
+    }
+
+    /// This header of each request.
+    fn received(&self, name: &str) -> Vec<Option<String>> {
+        let text = |headers: &HeaderMap| Some(headers.get(name)?.to_str().unwrap().to_owned());
+        self.headers.lock().iter().map(text).collect()
     }
 }
 
@@ -43,6 +53,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
+            this.headers.lock().push(request.headers().clone());
             let body = request.into_body().collect().await.unwrap().to_bytes();
             this.bytes.fetch_add(u32::try_from(body.len()).unwrap(), Relaxed);
             (this.answer)(this.calls.fetch_add(1, Relaxed) + 1)
@@ -138,4 +149,62 @@ async fn an_attempt_is_cut_off_at_the_deadline() {
     assert!(
         matches!(error, RetryError::Stopped(error) if error.reason == crate::StopReason::DeadlineExceeded)
     );
+}
+
+/// What a request has for a key, what the shape makes of it, and what each attempt carries.
+#[tokio::test(start_paused = true)]
+async fn every_attempt_of_a_keyed_request_carries_its_key() {
+    let cases = [
+        (None, Idempotency::keyed("order \"42\""), Some(r#""order \"42\"""#), 3),
+        (Some("raw"), Idempotency::keyed("other"), Some("raw"), 3),
+        (None, Idempotency::Idempotent, None, 3),
+        (None, Idempotency::Unsafe, None, 1),
+    ];
+    for (own, idempotency, carried, attempts) in cases {
+        let service = Scripted::new(|call| status(if call < 3 { 503 } else { 200 }));
+        let layer =
+            RetryLayer::new(dependency()).shape(move |operation| operation.idempotency(idempotency.clone()));
+        let mut request = request("POST", Full::from("1"));
+        request.headers_mut().extend(own.map(|key| (crate::policy::key::HEADER, key.parse().unwrap())));
+        layer.layer(service.clone()).call(request).await.unwrap();
+        let expected = vec![carried.map(str::to_owned); attempts];
+        assert_eq!(service.received("idempotency-key"), expected, "{own:?} {carried:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_cannot_be_sent_is_an_error_and_nothing_is() {
+    let service = Scripted::new(|_| status(200));
+    let dependency = dependency();
+    let layer = RetryLayer::new(dependency.clone())
+        .shape(|operation| operation.idempotency(Idempotency::keyed("order\n42")));
+    let error = layer.layer(service.clone()).call(request("POST", Full::from("1"))).await.unwrap_err();
+    let RetryError::Stopped(error) = error else { panic!("{error}") };
+    assert_eq!((error.reason, error.attempts), (crate::StopReason::NotRetryable, 1));
+    let last = error.last.as_ref().unwrap().to_string();
+    assert!(last.contains(r#""order\n42" cannot be sent"#), "{last}");
+    assert_eq!(service.calls.load(Relaxed), 0);
+    assert_eq!(
+        dependency.totals().failures,
+        crate::Totals::default().failures,
+        "no word about the dependency"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shape_may_depend_on_the_request() {
+    let layer =
+        RetryLayer::new(dependency()).shape_with(|operation, request| match request.headers.get("order") {
+            Some(order) if request.uri.path() == "/charge" => {
+                operation.idempotency(Idempotency::keyed(order.to_str().unwrap()))
+            }
+            _ => operation,
+        });
+    for (path, expected) in [("/charge", Some("\"7\"".to_owned())), ("/other", None)] {
+        let service = Scripted::new(|_| status(200));
+        let request =
+            Request::post(format!("http://d{path}")).header("order", "7").body(Full::from("")).unwrap();
+        layer.layer(service.clone()).call(request).await.unwrap();
+        assert_eq!(service.received("idempotency-key"), [expected], "{path}");
+    }
 }
