@@ -1,13 +1,14 @@
 //! A middleware for reqwest clients.
 //!
-//! Build the client from [`client_builder`]: reqwest's own retries would multiply these. What stays invisible is
-//! a re-send on a pooled connection that turns out to be dead, which happens below reqwest.
+//! Build the client from [`client_builder`]: reqwest's own retries would multiply these, and redirects that it
+//! follows would be attempts that nobody counts. What stays invisible is a re-send on a pooled connection that turns
+//! out to be dead, which happens below reqwest.
 
 use std::{convert::Infallible, error::Error as _, ops::ControlFlow, time::Duration};
 
 use async_trait::async_trait;
 use http::Extensions;
-use reqwest::{ClientBuilder, Request, Response};
+use reqwest::{ClientBuilder, Request, Response, redirect};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::{
@@ -19,9 +20,18 @@ use crate::{
 /// be told from one after the request was sent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A reqwest client without retries of its own, and with a connect timeout of 5 s.
+/// A reqwest client without retries of its own, with a connect timeout of 5 s, and which follows no redirects.
+///
+/// A response with a 3xx comes through as it is, and is a [semantic](crate::FailureClass::Semantic) failure that is
+/// not retried. Whoever follows it with a new request has a new operation, which is admitted and counted. With a
+/// [policy](ClientBuilder::redirect) that follows redirects, a dependency gets more requests than damper counts, and
+/// another host may get the headers of [`Attempt::inject`](crate::Attempt::inject) and the idempotency key, which are
+/// not meant for it.
 pub fn client_builder() -> ClientBuilder {
-    ClientBuilder::new().retry(reqwest::retry::never()).connect_timeout(CONNECT_TIMEOUT)
+    ClientBuilder::new()
+        .retry(reqwest::retry::never())
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
 }
 
 /// Retries within the budget of the fleet. Put it outermost in the chain: everything after it is part of an
