@@ -1,10 +1,14 @@
 //! What the adapters for HTTP clients have in common.
 
+mod hosts;
+
 use std::{error::Error, fmt, sync::Arc};
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::{Attempt, Dependency, Failure, Idempotency, KeyError, Operation, Profile, StatusRules};
+
+pub(crate) use hosts::Hosts;
 
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
@@ -13,22 +17,28 @@ pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
 pub(crate) struct Settings<H> {
     dependency: Dependency,
     shape: Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>,
-    propagates: bool,
+    hosts: Hosts,
+    silences_mesh: bool,
     statuses: StatusRules,
 }
 
 impl<H> Settings<H> {
     pub(crate) fn new(dependency: Dependency) -> Self {
         let shape = Arc::new(|operation, _: &H| operation);
-        Self { dependency, shape, propagates: false, statuses: StatusRules::new() }
+        let (hosts, statuses) = (Hosts::None, StatusRules::new());
+        Self { dependency, shape, hosts, silences_mesh: false, statuses }
     }
 
     pub(crate) fn shape(self, shape: impl Fn(Operation, &H) -> Operation + Send + Sync + 'static) -> Self {
         Self { shape: Arc::new(shape), ..self }
     }
 
-    pub(crate) fn propagate(self) -> Self {
-        Self { propagates: true, ..self }
+    pub(crate) fn propagate(self, hosts: Hosts) -> Self {
+        Self { hosts, ..self }
+    }
+
+    pub(crate) fn silence_mesh(self) -> Self {
+        Self { silences_mesh: true, ..self }
     }
 
     pub(crate) fn statuses(self, statuses: StatusRules) -> Self {
@@ -46,11 +56,21 @@ impl<H> Settings<H> {
         self.statuses.of_keyed(attempt.idempotency_key().is_some()).failure(status, headers)
     }
 
-    /// Sets what an attempt carries.
-    pub(crate) fn prepare(&self, attempt: &Attempt, headers: &mut HeaderMap) -> Result<(), KeyError> {
+    /// Sets what an attempt carries to this host.
+    pub(crate) fn prepare(
+        &self,
+        attempt: &Attempt,
+        host: Option<&str>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), KeyError> {
         attempt.inject_key(headers)?;
-        if self.propagates {
+        let allowed = self.hosts.allow(host, headers);
+        if allowed {
             attempt.inject(headers);
+        }
+        // A client that is switched off leaves retries to whoever makes them.
+        if self.silences_mesh && attempt.is_on() && (allowed || self.hosts.is_none()) {
+            headers.insert("x-envoy-max-retries", HeaderValue::from_static("0"));
         }
         Ok(())
     }
@@ -76,7 +96,13 @@ impl<H> Settings<H> {
 
 impl<H> Clone for Settings<H> {
     fn clone(&self) -> Self {
-        Self { dependency: self.dependency.clone(), shape: Arc::clone(&self.shape), ..*self }
+        Self {
+            dependency: self.dependency.clone(),
+            shape: Arc::clone(&self.shape),
+            hosts: self.hosts.clone(),
+            silences_mesh: self.silences_mesh,
+            statuses: self.statuses,
+        }
     }
 }
 

@@ -65,6 +65,12 @@ impl Attempt {
         self.life.claims()
     }
 
+    /// Whether the client is more than inert.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn is_on(&self) -> bool {
+        self.life.is_on()
+    }
+
     /// Notes that something in it has spent retries of its own.
     pub(crate) fn spend(&self) {
         self.life.spend();

@@ -13,7 +13,7 @@ use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::{
     CallError, Dependency, Failure, Operation, StatusRules,
-    adapter::{Failed, Lend, MOST_REPLAYED, Settings},
+    adapter::{Failed, Hosts, Lend, MOST_REPLAYED, Settings},
 };
 
 /// A connection that takes longer is as good as refused. Without such a limit, a timeout while connecting cannot
@@ -86,11 +86,31 @@ impl Retry {
         Self(self.0.statuses(statuses))
     }
 
-    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject). Default: off, because some public services
-    /// reject headers that they do not know.
+    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject), to whatever host a request goes. Default: off,
+    /// because some public services reject headers that they do not know.
     #[must_use]
     pub fn propagate(self) -> Self {
-        Self(self.0.propagate())
+        Self(self.0.propagate(Hosts::All))
+    }
+
+    /// The same, to these hosts alone: `stock.internal` is one, `.internal` are all below it. Ports do not count, and
+    /// neither do upper and lower case. For clients whose requests do not all stay inside.
+    #[must_use]
+    pub fn propagate_to<I>(self, hosts: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self(self.0.propagate(Hosts::listed(hosts)))
+    }
+
+    /// Asks an Envoy in between to make no retries of its own: sends `x-envoy-max-retries: 0`, to the hosts of
+    /// [`propagate_to`](Self::propagate_to) alone if there are any. Default: off. Envoy obeys it only from callers that
+    /// it takes for internal ones, and some versions have ignored it beside a retry policy of their route: if
+    /// [`Totals::foreign`](crate::Totals) goes on rising, set `num_retries` of the route to 0.
+    #[must_use]
+    pub fn silence_mesh(self) -> Self {
+        Self(self.0.silence_mesh())
     }
 }
 
@@ -124,7 +144,8 @@ impl Middleware for Retry {
             let attempt = permit.attempt().clone();
             let sent = async {
                 let unsent = |error| Failed::Error(Error::middleware(error));
-                self.0.prepare(&attempt, request.headers_mut()).map_err(unsent)?;
+                let host = request.url().host_str().map(str::to_owned);
+                self.0.prepare(&attempt, host.as_deref(), request.headers_mut()).map_err(unsent)?;
                 let response = next.clone().run(request, extensions).await.map_err(Failed::Error)?;
                 match self.0.failure(&attempt, response.status(), response.headers()) {
                     Some(failure) => Err(Failed::Response(Box::new(response), failure)),

@@ -157,3 +157,28 @@ async fn the_last_error_comes_through_as_it_came() {
     assert_eq!(error.downcast_ref::<io::Error>().unwrap().kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(service.calls(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn headers_go_only_to_listed_hosts() {
+    let retry = Retry::new(dependency()).propagate_to(["stock.internal"]).silence_mesh();
+    for (url, told) in [("http://stock.internal:80/", true), ("http://api.example/", false)] {
+        let service = Scripted::new(|_| Ok(200));
+        service.behind(retry.clone()).get(url).send().await.unwrap();
+        for name in ["damper-context", "damper-timeout-ms", "baggage", "x-envoy-max-retries"] {
+            assert_eq!(service.received(name)[0].is_some(), told, "{url} {name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inert_client_sends_the_key_and_nothing_else() {
+    let service = Scripted::new(|_| Ok(200));
+    let retry = Retry::new(Damper::inert().dependency("d"))
+        .shape(|operation| operation.idempotency(Idempotency::keyed("k")))
+        .propagate()
+        .silence_mesh();
+    service.behind(retry).post(URL).send().await.unwrap();
+    let headers = service.seen.lock()[0].0.clone();
+    let names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
+    assert_eq!(names, ["idempotency-key"]);
+}

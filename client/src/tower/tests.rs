@@ -208,3 +208,27 @@ async fn the_shape_may_depend_on_the_request() {
         assert_eq!(service.received("idempotency-key"), [expected], "{path}");
     }
 }
+
+/// The settings, and whether each of two hosts gets `Damper-Context` and `x-envoy-max-retries`.
+#[tokio::test(start_paused = true)]
+async fn headers_go_only_where_they_are_meant_to_go() {
+    type Set = fn(RetryLayer) -> RetryLayer;
+    type Told = (bool, bool);
+    let cases: [(Set, Told, Told); 5] = [
+        (|layer| layer, (false, false), (false, false)),
+        (RetryLayer::propagate, (true, false), (true, false)),
+        (|layer| layer.propagate_to([".internal"]), (true, false), (false, false)),
+        (|layer| layer.propagate_to([".internal"]).silence_mesh(), (true, true), (false, false)),
+        (RetryLayer::silence_mesh, (false, true), (false, true)),
+    ];
+    for (set, internal, public) in cases {
+        for (uri, expected) in [("http://stock.internal:80/", internal), ("http://api.example/", public)] {
+            let service = Scripted::new(|_| status(200));
+            let request = Request::get(uri).body(Full::from("")).unwrap();
+            set(RetryLayer::new(dependency())).layer(service.clone()).call(request).await.unwrap();
+            let silenced = service.received("x-envoy-max-retries") == [Some("0".to_owned())];
+            let told = service.received("damper-context")[0].is_some();
+            assert_eq!((told, silenced), expected, "{uri}");
+        }
+    }
+}
