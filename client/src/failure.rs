@@ -88,7 +88,8 @@ impl Failure {
     /// UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED are transient, RESOURCE_EXHAUSTED is rate limited, all with an
     /// unknown effect. `grpc-retry-pushback-ms` is a pause, and a veto if it is negative or junk; the `RetryInfo` of
     /// `grpc-status-details-bin` is a pause too, and the longer of both counts. A CANCELLED or DEADLINE_EXCEEDED of
-    /// the caller's own making is better reported as [such](Self::rejected_by_caller).
+    /// the caller's own making is better reported as [such](Self::rejected_by_caller). If the client has an error that
+    /// the status was made of, [`from_grpc_error`](Self::from_grpc_error) knows more.
     ///
     /// ```
     /// use damper_client::{Failure, FailureClass};
@@ -99,6 +100,29 @@ impl Failure {
     #[must_use]
     pub fn from_grpc(code: i32, metadata: &HeaderMap) -> Option<Self> {
         grpc::from_status(code, metadata)
+    }
+
+    /// The failure that a gRPC status stands for which a client has made of an error of its own, or `None` for OK.
+    /// `error` is that error or one that has it among its sources, such as the status of tonic itself: a connection
+    /// that was refused and, with the feature `http2`, a stream that was had no effect, so that even what is unsafe to
+    /// repeat is sent again. All else is as [`from_grpc`](Self::from_grpc) says.
+    ///
+    /// ```
+    /// use std::io;
+    ///
+    /// use damper_client::{Dispatch, Failure};
+    ///
+    /// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    /// let failure = Failure::from_grpc_error(14, &http::HeaderMap::new(), &refused);
+    /// assert_eq!(failure.map(|failure| failure.dispatch), Some(Dispatch::NotSent));
+    /// ```
+    #[must_use]
+    pub fn from_grpc_error(
+        code: i32,
+        metadata: &HeaderMap,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Option<Self> {
+        grpc::from_error(code, metadata, error)
     }
 
     /// The failure that a whole gRPC response stands for, or `None` for OK. The status is taken from the trailers, or

@@ -2,12 +2,15 @@
 
 mod details;
 
-use std::time::{Duration, SystemTime};
+use std::{
+    error::Error,
+    time::{Duration, SystemTime},
+};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureReason};
 use http::{HeaderMap, StatusCode};
 
-use super::{pause, rules::StatusRules};
+use super::{pause, rules::StatusRules, transport};
 use crate::{Failure, context, retry_after};
 
 const NAMES: [&str; 17] = [
@@ -63,6 +66,16 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
         None => {}
     }
     Some(failure)
+}
+
+/// A status that a gRPC client has made of this error: what had no effect is proven by the error alone.
+pub(crate) fn from_error(code: i32, metadata: &HeaderMap, error: &(dyn Error + 'static)) -> Option<Failure> {
+    let failure = from_status(code, metadata)?;
+    let below = super::find(error, transport::failure).filter(Failure::had_no_effect);
+    Some(match below {
+        Some(below) if failure.dispatch == Dispatch::Ambiguous => failure.with_dispatch(below.dispatch),
+        _ => failure,
+    })
 }
 
 /// A whole response: the trailers count, then the headers, then the HTTP status.

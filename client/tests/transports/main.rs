@@ -16,6 +16,7 @@ use damper_client::{
     reqwest_middleware::{Retry, client_builder},
 };
 use h2::Reason;
+use http::HeaderMap;
 use tokio::net::TcpListener;
 use wire::{Unresolvable, going_away, raw, resetting};
 
@@ -133,4 +134,42 @@ async fn a_redirect_is_an_answer() {
     }
     let totals = dependency.totals();
     assert_eq!((totals.physical, totals.failures.semantic, totals.failures.transient), (1, 1, 0));
+}
+
+/// A gRPC client's status, made of an error of its transport.
+#[derive(Debug)]
+struct Unavailable(reqwest::Error);
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("UNAVAILABLE")
+    }
+}
+
+impl std::error::Error for Unavailable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Where the request goes, and whether it can have had an effect.
+#[tokio::test]
+async fn an_unavailable_grpc_service_is_asked_again_if_it_was_never_asked() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let cases = [
+        (format!("http://{nobody}/"), Dispatch::NotSent),
+        (resetting(Reason::REFUSED_STREAM).await, Dispatch::NotProcessed),
+        (resetting(Reason::CANCEL).await, Dispatch::Ambiguous),
+        (raw(b"", true).await, Dispatch::Ambiguous),
+    ];
+    for (url, dispatch) in cases {
+        let status = Unavailable(http2().post(&url).send().await.unwrap_err());
+        let failure = Failure::from_grpc_error(14, &HeaderMap::new(), &status).unwrap();
+        assert_eq!((failure.class, failure.dispatch), (Class::Transient, dispatch), "{status:?}");
+        assert_eq!(failure.code.as_deref(), Some("UNAVAILABLE"));
+        assert_eq!(Failure::from_grpc_error(0, &HeaderMap::new(), &status), None);
+        // An answer about the request is one, whatever came before it.
+        let answered = Failure::from_grpc_error(3, &HeaderMap::new(), &status).unwrap();
+        assert_eq!(answered.dispatch, Dispatch::Processed);
+    }
 }
