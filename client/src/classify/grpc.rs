@@ -58,7 +58,9 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     if code == 4 {
         failure.reason = Some(FailureReason::Timeout);
     }
-    failure.do_not_retry = context::retry_directive(metadata) == Some(false);
+    let directive = context::retry_directive(metadata);
+    failure.do_not_retry = directive.retry == Some(false);
+    failure.unread = directive.unread;
     failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
@@ -123,7 +125,7 @@ fn born_of_http(code: i32, status: StatusCode, headers: &HeaderMap, mut failure:
     };
     let asked = pause::of(headers, StatusRules::new(), SystemTime::now());
     failure.class = class;
-    failure.unread = asked.unread;
+    failure.unread = failure.unread.saturating_add(asked.unread);
     failure.retry_after = failure.retry_after.max(asked.pause);
     failure
 }

@@ -100,7 +100,9 @@ impl StatusRules {
         let mut failure = from_status(status, self)?;
         self.read_pause(&mut failure, status, headers, now);
         read_nack(&mut failure, status, headers);
-        match context::retry_directive(headers) {
+        let directive = context::retry_directive(headers);
+        failure.unread = failure.unread.saturating_add(directive.unread);
+        match directive.retry {
             Some(false) => failure.do_not_retry = true,
             Some(true) => lift(&mut failure),
             None => {}

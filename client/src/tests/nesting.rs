@@ -176,6 +176,23 @@ async fn grpc_requests_get_their_own_headers_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn headers_of_a_request_that_nobody_can_read_are_counted_once() {
+    let damper = client(&granting());
+    let mut junk = HeaderMap::new();
+    junk.insert("damper-timeout-ms", HeaderValue::from_static("soon"));
+    junk.insert("damper-context", HeaderValue::from_static("who knows"));
+    let inbound = Inbound::from_headers(&junk);
+    let served = inbound.scope().run(async {
+        for name in ["d", "d", "e"] {
+            call(safe(&damper.dependency(name)), vec![]).await.unwrap();
+        }
+    });
+    served.await;
+    let counted = |name| damper.dependency(name).unread_headers();
+    assert_eq!((inbound.malformed(), counted("d"), counted("e")), (2, 2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_inert_client_sets_no_headers_and_claims_nothing() {
     let (outer, live) = (Damper::inert().dependency("d"), client(&granting()).dependency("d"));
     let attempts = AtomicU32::new(0);
