@@ -126,7 +126,8 @@ impl Attempt {
 
     /// Tells the dependency who retries and how much time is left: sets `Damper-Context`, `Damper-Timeout-Ms` and
     /// a `baggage` member. On a gRPC request (by its `Content-Type`) also `grpc-timeout`, and from the second
-    /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms.
+    /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms. A shorter
+    /// `grpc-timeout` that is there already stays.
     ///
     /// Call it for dependencies that are yours: some public services reject headers that they do not know. An
     /// [inert](crate::Damper::inert) client sets nothing. The key of an operation is another matter: see
@@ -152,7 +153,9 @@ impl Attempt {
 
     fn inject_grpc(&self, left: Option<Duration>, headers: &mut HeaderMap) {
         let grpc_timeout = |left| HeaderValue::try_from(format!("{}m", ms_down(left).clamp(1, 99_999_999)));
-        if let Some(Ok(value)) = left.map(grpc_timeout) {
+        let own = context::grpc_timeout(headers);
+        let shorter = left.filter(|left| own.is_none_or(|own| *left < own));
+        if let Some(Ok(value)) = shorter.map(grpc_timeout) {
             headers.insert("grpc-timeout", value);
         }
         if self.number > 1 {

@@ -12,6 +12,7 @@ mod timeouts;
 
 pub(crate) use foreign::of_response as foreign_attempts_of_response;
 pub use inbound::Inbound;
+pub(crate) use timeouts::grpc_timeout;
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
