@@ -1,5 +1,7 @@
 //! One logical operation: what the caller says about it, and the call.
 
+#[cfg(feature = "tower")]
+mod begun;
 mod life;
 mod permit;
 mod run;

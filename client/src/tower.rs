@@ -4,6 +4,10 @@
 //! too. The final answer goes through unchanged, whatever its status; the error of the service below stays the
 //! source of this one's.
 
+mod body;
+
+pub use body::{ReplayBody, Whole};
+
 use std::{
     convert::Infallible,
     error::Error,
@@ -16,21 +20,19 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Bytes;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use body::Kept;
+
 use crate::{
     CallError, Dependency, Operation, StatusRules,
-    adapter::{Failed, Hosts, Lend, MOST_REPLAYED, Settings},
+    adapter::{Failed, Hosts, Lend, Settings},
 };
 
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
-
-/// The body of a request on its way down: kept for a repeat, or passed on as it is.
-pub type ReplayBody<B> = Either<Full<Bytes>, B>;
 
 /// Puts a [`Retry`] around a service.
 ///
@@ -111,7 +113,8 @@ impl<S> Layer<S> for RetryLayer {
 
 /// Retries within the budget of the fleet.
 ///
-/// A body of up to 64 KiB is kept for a repeat. A larger one, or one that does not know its size, is sent once, and
+/// A body of up to 64 KiB is read before the first attempt, within the operation's deadline, and kept for a repeat with
+/// its trailers. A larger one, or one that does not know its size, is sent once, and
 /// [counted](Dependency::not_replayable).
 #[derive(Clone, Debug)]
 pub struct Retry<S> {
@@ -190,12 +193,16 @@ where
     R: 'static,
 {
     let (parts, body) = request.into_parts();
-    let mut body = Kept::read(body).await?;
-    let operation = settings.operation(&parts, &parts.method, &parts.headers, body.is_replayable());
+    let replayable = body::is_replayable(&body);
+    let operation = settings.operation(&parts, &parts.method, &parts.headers, replayable);
+    let (operation, end) = operation.begun_now();
+    let body = Kept::read(body, end).await?;
     let mut permit = operation.admit().await.map_err(refused)?;
+    // One that has not come whole in time has been refused just now.
+    let mut body = body.unwrap_or(Kept::Once(None));
     loop {
         // What is sent once has a profile of one attempt.
-        let Some(body) = body.take() else { return Err(RetryError::Body("it was sent already".into())) };
+        let Some(body) = body.take() else { return Err(RetryError::Body("it is gone".into())) };
         let mut parts = parts.clone();
         let attempt = permit.attempt().clone();
         let (service, rules) = (inner.clone(), &settings);
@@ -242,38 +249,6 @@ fn finished<R>(error: CallError<Failed<Response<R>, ServiceError>>) -> Result<Re
 
 fn refused(error: CallError<Infallible>) -> RetryError {
     error.split().0.into()
-}
-
-/// A request's body between attempts.
-enum Kept<B> {
-    Whole(Bytes),
-    Once(Option<B>),
-}
-
-impl<B> Kept<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    async fn read(body: B) -> Result<Self, RetryError> {
-        let size = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
-        if size.is_none_or(|size| size > MOST_REPLAYED) {
-            return Ok(Self::Once(Some(body)));
-        }
-        let whole = body.collect().await.map_err(|error| RetryError::Body(error.into()))?;
-        Ok(Self::Whole(whole.to_bytes()))
-    }
-
-    const fn is_replayable(&self) -> bool {
-        matches!(self, Self::Whole(_))
-    }
-
-    fn take(&mut self) -> Option<ReplayBody<B>> {
-        match self {
-            Self::Whole(bytes) => Some(Either::Left(Full::new(bytes.clone()))),
-            Self::Once(body) => body.take().map(Either::Right),
-        }
-    }
 }
 
 #[cfg(test)]
