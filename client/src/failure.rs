@@ -66,7 +66,7 @@ impl Failure {
     /// The failure that an HTTP response stands for, or `None` if its status is a success (2xx or 304).
     ///
     /// Reads `Retry-After` where the status gives it a meaning (a date is counted from the response's own
-    /// `Date`, so that a wrong local clock does no harm), and takes `x-should-retry: false` as a veto. Statuses
+    /// `Date` if that is within a day of the local clock, so that a wrong one does no harm), and takes `x-should-retry: false` as a veto. Statuses
     /// on which implementations disagree (500, 520 to 524, 530) get their class and a veto. A 429 or 503 that is
     /// marked as turned away before any work (`x-envoy-overloaded`, finagle's nack headers) had no effect. What a
     /// dependency does differently is said with [`StatusRules`](crate::StatusRules).
