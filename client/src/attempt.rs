@@ -71,9 +71,14 @@ impl Attempt {
         self.life.is_on()
     }
 
+    /// Attempts that foreign layers have made before the request that it serves.
+    pub(crate) fn foreign_attempts(&self) -> u32 {
+        self.life.outer().map_or(0, Scope::foreign_attempts)
+    }
+
     /// Notes that something in it has spent retries of its own.
     pub(crate) fn spend(&self) {
-        self.life.spend();
+        self.life.spend(self.number);
     }
 
     /// The key by which the dependency recognises a repeat, the same for every attempt; `None` unless the
@@ -169,15 +174,16 @@ impl Attempt {
         self.life.saw_foreign(context::foreign_attempts_of_response(headers));
     }
 
-    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell.
+    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell. Of no
+    /// effect once the attempt has ended.
     pub fn note_dispatch(&self, dispatch: Dispatch) {
-        self.life.note_dispatch(dispatch);
+        self.life.note_dispatch(self.number, dispatch);
     }
 
     /// Says that a connection of [`Profile::stream`](crate::Profile::stream) has brought something: the next wait
     /// is a short one again. Of no effect elsewhere.
     pub fn progressed(&self) {
-        self.life.progressed();
+        self.life.progress(self.number);
     }
 }
 

@@ -23,7 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
-    Hooks,
+    Deadline, Hooks,
     backoff::{fresh_rng, nanos},
     clock::{Clock, Moment},
     link::Link,
@@ -90,6 +90,8 @@ pub(crate) struct Core {
     heard: AtomicU64,
     shut_down: AtomicBool,
     started: AtomicBool,
+    /// It has been said that operations without a deadline get one.
+    told_of_deadline: AtomicBool,
     acked: tokio::sync::Mutex<sync::Acked>,
     sync_soon: Notify,
     server_is_back: Notify,
@@ -140,6 +142,7 @@ impl Core {
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
             started: AtomicBool::new(false),
+            told_of_deadline: AtomicBool::new(false),
             acked: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
             server_is_back: Notify::new(),
@@ -187,6 +190,15 @@ impl Core {
     pub(crate) fn owner(&self) -> &str {
         let name = self.identity.name.as_deref().or(self.tenant.as_deref());
         name.unwrap_or(&self.identity.id)
+    }
+
+    /// The deadline of operations that were given none: said once, because it can surprise.
+    pub(crate) fn default_deadline(&self, is_inside: bool) -> Deadline {
+        let said = is_inside || self.switch == Switch::Inert || self.told_of_deadline.load(Ordering::Relaxed);
+        if !said && !self.told_of_deadline.swap(true, Ordering::Relaxed) {
+            tracing::info!(target: "damper", "operations that are given no deadline are over after 10 s");
+        }
+        Deadline::default()
     }
 
     /// A random source for one use.

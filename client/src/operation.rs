@@ -1,6 +1,5 @@
 //! One logical operation: what the caller says about it, and the call.
 
-#[cfg(feature = "tower")]
 mod begun;
 mod life;
 mod permit;
@@ -19,6 +18,7 @@ use std::{
     future::{Future, Ready, ready},
     pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use damper_protocol::RecoveryMode;
@@ -36,7 +36,8 @@ pub struct Operation {
     name: Cow<'static, str>,
     idempotency: Idempotency,
     recovery: Option<RecoveryMode>,
-    deadline: Deadline,
+    deadline: Option<Deadline>,
+    attempt_timeout: Option<Duration>,
     profile: Option<Profile>,
     /// On the heap, because most operations have none.
     opinions: Option<Box<Opinions>>,
@@ -56,7 +57,8 @@ impl Operation {
             name,
             idempotency: Idempotency::default(),
             recovery: None,
-            deadline: Deadline::default(),
+            deadline: None,
+            attempt_timeout: None,
             profile: None,
             opinions: None,
         }
@@ -75,10 +77,16 @@ impl Operation {
         Self { recovery: Some(mode), ..self }
     }
 
-    /// When it has to be over. Default: 10 s after the call. Inside an attempt of another operation, or a request
-    /// whose deadline is known, never later than that one.
+    /// When it has to be over. Default: 10 s after the call, and never for a [stream](Profile::stream). Inside an
+    /// attempt of another operation, or a request whose deadline is known, never later than that one.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
-        Self { deadline: deadline.into(), ..self }
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+
+    /// How long each attempt may take. What is cut off after that is a transient failure with an unknown effect, of
+    /// which a retry may be made if there is time left. Default: all the time that the operation has.
+    pub fn attempt_timeout(self, timeout: Duration) -> Self {
+        Self { attempt_timeout: Some(timeout), ..self }
     }
 
     /// How patient its retries are. Default: [`Profile::standard`] with as many attempts as the dependency's
@@ -339,6 +347,7 @@ impl fmt::Debug for Operation {
             .field("name", &self.name)
             .field("idempotency", &self.idempotency)
             .field("deadline", &self.deadline)
+            .field("attempt_timeout", &self.attempt_timeout)
             .field("profile", &self.profile)
             .finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@
 //! follows would be attempts that nobody counts. What stays invisible is a re-send on a pooled connection that turns
 //! out to be dead, which happens below reqwest.
 
-use std::{convert::Infallible, error::Error as _, ops::ControlFlow, time::Duration};
+use std::{convert::Infallible, ops::ControlFlow, time::Duration};
 
 use async_trait::async_trait;
 use http::Extensions;
@@ -176,7 +176,6 @@ fn finished(error: CallError<Failed<Response, Error>>) -> Result<Response> {
 }
 
 fn refused(error: CallError<Infallible>) -> Error {
-    debug_assert!(error.source().is_none(), "an error of the transport is passed on as it is");
     Error::middleware(error)
 }
 

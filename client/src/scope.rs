@@ -116,7 +116,7 @@ impl Scope {
 
     pub(crate) fn foreign_attempts(&self) -> u32 {
         match &self.0 {
-            Origin::Attempt(_) => 0,
+            Origin::Attempt(attempt) => attempt.foreign_attempts(),
             Origin::Request { foreign_attempts, .. } => *foreign_attempts,
         }
     }

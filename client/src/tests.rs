@@ -12,6 +12,7 @@ mod queries;
 mod retries;
 mod rules;
 mod spans;
+mod streams;
 mod watch;
 
 use std::{

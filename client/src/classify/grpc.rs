@@ -59,12 +59,14 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
         failure.reason = Some(FailureReason::Timeout);
     }
     let directive = context::retry_directive(metadata);
-    failure.do_not_retry = directive.retry == Some(false);
+    if directive.retry == Some(false) {
+        failure.veto();
+    }
     failure.unread = directive.unread;
     failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
-        Some(Err(())) => failure.do_not_retry = true,
+        Some(Err(())) => failure.veto(),
         None => {}
     }
     Some(failure)

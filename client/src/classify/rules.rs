@@ -103,7 +103,7 @@ impl StatusRules {
         let directive = context::retry_directive(headers);
         failure.unread = failure.unread.saturating_add(directive.unread);
         match directive.retry {
-            Some(false) => failure.do_not_retry = true,
+            Some(false) => failure.veto(),
             Some(true) => lift(&mut failure),
             None => {}
         }
@@ -140,13 +140,16 @@ fn read_nack(failure: &mut Failure, status: StatusCode, headers: &HeaderMap) {
     let final_nack = says("finagle-http-nonretryable-nack");
     if may_be_nack && (final_nack || says("finagle-http-nack") || says("x-envoy-overloaded")) {
         failure.dispatch = Dispatch::NotProcessed;
-        failure.do_not_retry |= final_nack;
+        if final_nack {
+            failure.veto();
+        }
     }
 }
 
 /// The dependency knows better what its failure means; whether a repeat does harm is another question.
 fn lift(failure: &mut Failure) {
     failure.do_not_retry = false;
+    failure.vetoed = false;
     failure.unclassified = false;
     if failure.class != Class::RateLimited {
         failure.class = Class::Transient;

@@ -148,6 +148,23 @@ async fn a_refusal_is_an_error_of_the_middleware_unless_there_is_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_cut_off_is_an_error_of_the_middleware() {
+    struct Hangs;
+    #[async_trait]
+    impl Middleware for Hangs {
+        async fn handle(&self, _: Request, _: &mut Extensions, _: Next<'_>) -> Result<Response> {
+            std::future::pending().await
+        }
+    }
+    let retry = Retry::new(dependency()).shape(|operation| operation.deadline(Duration::from_millis(50)));
+    let client = client_builder().no_proxy().build().unwrap();
+    let client = reqwest_middleware::ClientBuilder::new(client).with(retry).with(Hangs).build();
+    let Err(Error::Middleware(error)) = client.get(URL).send().await else { panic!("nothing answers") };
+    let error = error.downcast_ref::<CallError<Infallible>>().unwrap();
+    assert_eq!((error.reason, error.attempts), (StopReason::DeadlineExceeded, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_error_comes_through_as_it_came() {
     let service = Scripted::new(|_| Err(io::ErrorKind::ConnectionRefused));
     let retry = Retry::new(dependency()).shape(|operation| operation.profile(Profile::interactive()));
