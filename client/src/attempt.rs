@@ -113,7 +113,7 @@ impl Attempt {
     ///
     /// # Errors
     ///
-    /// [`KeyError`] if no header can hold the key. It ends the operation.
+    /// [`KeyError`] if the key is empty or not printable ASCII. It ends the operation.
     pub fn inject_key(&self, headers: &mut HeaderMap) -> Result<(), KeyError> {
         if let Idempotency::Keyed(key) = &self.life.idempotency
             && let Entry::Vacant(place) = headers.entry(key::HEADER)
@@ -121,6 +121,14 @@ impl Attempt {
             place.insert(key::quoted(key)?);
         }
         Ok(())
+    }
+
+    /// The same key as a value for the header `Idempotency-Key`: a quoted string, as its draft has it. `None` too for a
+    /// key that such a string cannot hold, because it is not printable ASCII. Services that want it bare are sent
+    /// [the key](Self::idempotency_key) itself.
+    #[must_use]
+    pub fn idempotency_header(&self) -> Option<HeaderValue> {
+        context::string_item(self.idempotency_key()?)
     }
 
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.

@@ -184,6 +184,7 @@ pub struct CallError<E> {
     /// said to a refusal.
     pub retry_after: Option<Duration>,
     /// The retries were this operation's own, and there were some.
+    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "told by the adapter for axum alone"))]
     pub(crate) has_retried: bool,
     /// The failed attempts, the latest 16 of them, oldest first.
     pub history: Vec<Past>,

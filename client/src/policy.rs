@@ -106,7 +106,7 @@ pub enum Idempotency {
     Idempotent,
     /// The dependency recognises a repeat by this key, which every attempt of the operation has to carry: the adapters
     /// set it, and [`Attempt::inject_key`](crate::Attempt::inject_key) does in calls written by hand. Derive it from
-    /// what identifies the operation; a new operation needs a new key.
+    /// what identifies the operation, in printable ASCII; a new operation needs a new key.
     Keyed(Arc<str>),
 }
 

@@ -2,6 +2,7 @@
 
 mod breakers;
 mod deadlines;
+mod effects;
 mod fleets;
 mod leases;
 mod lives;
@@ -9,6 +10,7 @@ mod nesting;
 mod opinions;
 mod outages;
 mod queries;
+mod reconnects;
 mod retries;
 mod rules;
 mod spans;

@@ -2,16 +2,13 @@
 
 mod details;
 
-use std::{
-    error::Error,
-    time::{Duration, SystemTime},
-};
+use std::{error::Error, time::Duration};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureReason};
 use http::{HeaderMap, StatusCode};
 
 use super::{pause, rules::StatusRules, transport};
-use crate::{Failure, context, retry_after};
+use crate::{Failure, clock, context, retry_after};
 
 const NAMES: [&str; 17] = [
     "OK",
@@ -125,7 +122,7 @@ fn born_of_http(code: i32, status: StatusCode, headers: &HeaderMap, mut failure:
         (UNAVAILABLE | UNKNOWN, 503) => Class::Transient,
         _ => return failure,
     };
-    let asked = pause::of(headers, StatusRules::new(), SystemTime::now());
+    let asked = pause::of(headers, StatusRules::new(), clock::wall());
     failure.class = class;
     failure.unread = failure.unread.saturating_add(asked.unread);
     failure.retry_after = failure.retry_after.max(asked.pause);

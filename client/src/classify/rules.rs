@@ -6,7 +6,7 @@ use damper_protocol::{Dispatch, FailureClass as Class};
 use http::{HeaderMap, StatusCode};
 
 use super::{Classifier, Outcome, Verdict, pause, status::from_status};
-use crate::{Failure, context};
+use crate::{Failure, clock, context};
 
 /// What the HTTP responses of one dependency mean. The default is what [`Failure::from_http`] does; each method
 /// switches on what a dependency does differently.
@@ -88,7 +88,7 @@ impl StatusRules {
     /// The failure that a response stands for, or `None` if its status is a success (2xx or 304).
     #[must_use]
     pub fn failure(self, status: StatusCode, headers: &HeaderMap) -> Option<Failure> {
-        self.failure_at(status, headers, SystemTime::now())
+        self.failure_at(status, headers, clock::wall())
     }
 
     pub(super) fn failure_at(

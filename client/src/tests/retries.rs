@@ -180,38 +180,6 @@ async fn a_pause_that_grows_is_kept_until_it_does_not_fit() {
     assert_eq!(starts[2].elapsed(), Duration::ZERO, "it stops at once");
 }
 
-/// What became of the attempts one after the other, and whether the operation may have taken effect.
-#[tokio::test(start_paused = true)]
-async fn one_ambiguous_attempt_makes_the_operation_ambiguous() {
-    use Dispatch::{Ambiguous, NotProcessed, NotSent, Processed};
-    let cases: [(&[Dispatch], bool); 6] = [
-        (&[NotSent, Ambiguous], true),
-        (&[Ambiguous, NotSent], true),
-        (&[NotSent, Ambiguous, NotSent], true),
-        (&[NotSent, NotProcessed], false),
-        (&[NotSent, Processed], false),
-        (&[NotSent, NotSent, NotSent], false),
-    ];
-    for (dispatches, ambiguous) in cases {
-        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
-        let dependency = client(&fake).dependency("d");
-        let attempts = u32::try_from(dispatches.len()).unwrap();
-        let operation = dependency
-            .operation("charge")
-            .idempotency(Idempotency::keyed("k"))
-            .profile(crate::Profile::standard().with_attempts(attempts));
-        let failures = dispatches.iter().map(|dispatch| transient().with_dispatch(*dispatch)).collect();
-        let error = call(operation, failures).await.unwrap_err();
-        assert_eq!((error.ambiguous, error.attempts), (ambiguous, attempts), "{dispatches:?}");
-        assert_eq!(dependency.totals().ambiguous, u64::from(ambiguous), "{dispatches:?}");
-    }
-    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
-    let unsafe_one = client(&fake).dependency("d").operation("charge");
-    let failures = [NotSent, Ambiguous].map(|dispatch| transient().with_dispatch(dispatch));
-    let error = call(unsafe_one, failures.to_vec()).await.unwrap_err();
-    assert_eq!((error.reason, error.ambiguous), (StopReason::AmbiguousNotRepeatable, true));
-}
-
 #[tokio::test(start_paused = true)]
 async fn b04_a_pause_beyond_the_deadline_stops_at_once_and_holds_the_siblings() {
     let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::RetryAfterBeyondDeadline))));
