@@ -8,6 +8,7 @@
 )]
 
 mod expect;
+mod late;
 mod wire;
 
 use std::time::Duration;
