@@ -13,10 +13,12 @@ pub(crate) use hosts::Hosts;
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
 
+type Shape<H> = Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>;
+
 /// What the service that uses an adapter says about its operations. `H` is what it sees of a request.
 pub(crate) struct Settings<H> {
     dependency: Dependency,
-    shape: Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>,
+    shape: Shape<H>,
     hosts: Hosts,
     silences_mesh: bool,
     statuses: StatusRules,

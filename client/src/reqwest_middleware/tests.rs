@@ -13,11 +13,14 @@ use crate::{
 
 type Answer = std::result::Result<u16, io::ErrorKind>;
 
+/// Headers and body of a request.
+type Seen = (HeaderMap, Option<Vec<u8>>);
+
 /// Answers in place of the network, as scripted, and remembers what it was sent.
 #[derive(Clone)]
 struct Scripted {
     answer: fn(usize) -> Answer,
-    seen: Arc<Mutex<Vec<(HeaderMap, Option<Vec<u8>>)>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Scripted {
