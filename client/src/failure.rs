@@ -85,6 +85,26 @@ impl Failure {
         crate::StatusRules::new().failure(status, headers)
     }
 
+    /// The response, or the failure that it [stands for](Self::from_http). Unlike `error_for_status()`, it does not lose
+    /// what the headers say: `Retry-After`, vetoes, nack markers. The body of a failed response is dropped. With rules
+    /// of its own for a dependency: [`StatusRules::check`](crate::StatusRules::check).
+    ///
+    /// ```
+    /// use damper_client::Failure;
+    ///
+    /// async fn fetch(client: &reqwest::Client) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    ///     let response = Failure::check(client.get("http://stock.internal/items/7").send().await?)?;
+    ///     Ok(response.text().await?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The failure, if the status is no success.
+    pub fn check(response: reqwest::Response) -> Result<reqwest::Response, Self> {
+        crate::StatusRules::new().check(response)
+    }
+
     /// The failure that a gRPC status stands for, or `None` for OK (0). `metadata` are the trailers, or the headers
     /// of a response that has none.
     ///

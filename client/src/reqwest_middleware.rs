@@ -3,6 +3,9 @@
 //! Build the client from [`client_builder`]: reqwest's own retries would multiply these, and redirects that it
 //! follows would be attempts that nobody counts. What stays invisible is a re-send on a pooled connection that turns
 //! out to be dead, which happens below reqwest.
+//!
+//! An attempt ends with the head of its response. A body that is cut or stalls afterwards is not seen, and not repeated:
+//! where that matters, read it in an attempt of [`Operation::call`].
 
 use std::{convert::Infallible, ops::ControlFlow, time::Duration};
 
@@ -80,7 +83,8 @@ impl Retry {
         Self(self.0.shape(shape))
     }
 
-    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says.
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says. Rules that
+    /// are given to `shape` as a [classifier](Operation::classifier) come too late: by then an error response is a failure.
     #[must_use]
     pub fn statuses(self, statuses: StatusRules) -> Self {
         Self(self.0.statuses(statuses))

@@ -3,6 +3,8 @@
 //! It is a service of its own and no `tower::retry` policy: requests that cannot be cloned are admitted and counted
 //! too. The final answer goes through unchanged, whatever its status; the error of the service below stays the
 //! source of this one's.
+//!
+//! An attempt ends with the head of its response. A body that is cut or stalls afterwards is not seen, and not repeated.
 
 mod body;
 
@@ -69,7 +71,8 @@ impl RetryLayer {
         Self(self.0.shape(shape))
     }
 
-    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`](crate::Failure::from_http) says.
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`](crate::Failure::from_http) says. Rules that
+    /// are given to `shape` as a [classifier](Operation::classifier) come too late: by then an error response is a failure.
     #[must_use]
     pub fn statuses(self, statuses: StatusRules) -> Self {
         Self(self.0.statuses(statuses))

@@ -12,7 +12,8 @@ use crate::{Failure, clock, context};
 /// switches on what a dependency does differently.
 ///
 /// It is a [`Classifier`] too, for operations whose attempts return a [`reqwest::Response`] or fail with a
-/// [`reqwest::Error`] that has a status:
+/// [`reqwest::Error`] that has a status. Such an error has no headers, so that only the status is judged. Adapters have
+/// judged the response before a classifier sees it: give them their rules by `statuses`, not by `shape`.
 ///
 /// ```
 /// use damper_client::{Damper, StatusRules};
@@ -89,6 +90,18 @@ impl StatusRules {
     #[must_use]
     pub fn failure(self, status: StatusCode, headers: &HeaderMap) -> Option<Failure> {
         self.failure_at(status, headers, clock::wall())
+    }
+
+    /// The response, or the failure that it stands for: [`Failure::check`] with these rules.
+    ///
+    /// # Errors
+    ///
+    /// The failure, if the status is no success.
+    pub fn check(self, response: reqwest::Response) -> Result<reqwest::Response, Failure> {
+        match self.failure(response.status(), response.headers()) {
+            Some(failure) => Err(failure),
+            None => Ok(response),
+        }
     }
 
     pub(super) fn failure_at(

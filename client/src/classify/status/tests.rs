@@ -303,6 +303,19 @@ fn the_rules_are_a_classifier_of_reqwest_s_responses() {
 }
 
 #[test]
+fn a_checked_response_keeps_what_its_headers_say() {
+    let response = |code: u16| {
+        let response = http::Response::builder().status(code).header("retry-after", "7");
+        reqwest::Response::from(response.header("x-should-retry", "false").body("body").unwrap())
+    };
+    let failure = Failure::check(response(503)).unwrap_err();
+    assert_eq!((failure.retry_after, failure.do_not_retry), (Some(Duration::from_secs(7)), true));
+    assert_eq!(Failure::check(response(204)).unwrap().status(), 204);
+    let unprocessed = StatusRules::new().unprocessed_rejections().check(response(429)).unwrap_err();
+    assert_eq!(unprocessed.dispatch, Dispatch::NotProcessed);
+}
+
+#[test]
 fn a_keyed_conflict_is_one_only_for_a_keyed_request() {
     let rules = StatusRules::new().keyed_conflicts();
     assert_eq!(by(rules.of_keyed(true), 409, &[]).unwrap().class, Class::Transient);
