@@ -87,7 +87,8 @@ impl Failure {
 
     /// The response, or the failure that it [stands for](Self::from_http). Unlike `error_for_status()`, it does not lose
     /// what the headers say: `Retry-After`, vetoes, nack markers. The body of a failed response is dropped. With rules
-    /// of its own for a dependency: [`StatusRules::check`](crate::StatusRules::check).
+    /// of its own for a dependency: [`StatusRules::check`](crate::StatusRules::check). What a proxy has sent again by itself
+    /// is read by [`Attempt::note_response`](crate::Attempt::note_response).
     ///
     /// ```
     /// use damper_client::Failure;

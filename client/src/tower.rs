@@ -5,6 +5,8 @@
 //! source of this one's.
 //!
 //! An attempt ends with the head of its response. A body that is cut or stalls afterwards is not seen, and not repeated.
+//! A layer that follows redirects belongs above this one: below it, nobody counts what it sends, and another host may get
+//! headers that are not meant for it.
 
 mod body;
 
