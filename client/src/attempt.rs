@@ -15,22 +15,21 @@ use crate::{
     context::{self, Context},
     operation::Life,
     policy::key,
+    scope::Place,
     wire::ms_down,
 };
 
 /// One attempt of an operation, as its closure sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Attempt {
-    life: Arc<Life>,
-    number: u32,
-    end: Option<Moment>,
+    pub(crate) life: Arc<Life>,
+    /// 0 before the first.
+    pub(crate) number: u32,
+    /// When it is cut off.
+    pub(crate) end: Option<Moment>,
 }
 
 impl Attempt {
-    pub(crate) fn new(life: Arc<Life>, number: u32, end: Option<Moment>) -> Self {
-        Self { life, number, end }
-    }
-
     /// Its number, from 1.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -192,6 +191,12 @@ impl Attempt {
     /// is a short one again. Of no effect elsewhere.
     pub fn progressed(&self) {
         self.life.progress(self.number);
+    }
+}
+
+impl Place for Attempt {
+    fn scope(&self) -> Scope {
+        Self::scope(self)
     }
 }
 

@@ -222,6 +222,13 @@ impl<E> CallError<E> {
         (rest, last)
     }
 
+    /// True if the operation has spent retries of its own: whoever passes the failure on has to forbid its own caller
+    /// to retry ([`refuse_retries`](crate::refuse_retries)), or attempts multiply. The axum response does.
+    #[must_use]
+    pub const fn has_retried(&self) -> bool {
+        self.has_retried
+    }
+
     /// True if the last attempt provably had no effect, or none was made.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {

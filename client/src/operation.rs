@@ -51,6 +51,7 @@ struct Opinions {
 }
 
 impl Operation {
+    #[inline]
     pub(crate) fn new(dependency: Dependency, name: Cow<'static, str>) -> Self {
         Self {
             dependency,
@@ -65,6 +66,7 @@ impl Operation {
     }
 
     /// Whether a repeat does harm. Default: [`Idempotency::Unsafe`].
+    #[inline]
     pub fn idempotency(self, idempotency: Idempotency) -> Self {
         Self { idempotency, ..self }
     }
@@ -73,24 +75,28 @@ impl Operation {
     /// repeat (as [`Idempotency::Keyed`] does), [`RecoveryMode::Opaque`] forbids it whatever the idempotency; the
     /// other modes leave it to the idempotency and tell whoever handles the
     /// [error](CallError::recovery) what to do. Default: none.
+    #[inline]
     pub fn recovery(self, mode: RecoveryMode) -> Self {
         Self { recovery: Some(mode), ..self }
     }
 
     /// When it has to be over. Default: 10 s after the call, and never for a [stream](Profile::stream). Inside an
     /// attempt of another operation, or a request whose deadline is known, never later than that one.
+    #[inline]
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         Self { deadline: Some(deadline.into()), ..self }
     }
 
     /// How long each attempt may take. What is cut off after that is a transient failure with an unknown effect, of
     /// which a retry may be made if there is time left. Default: all the time that the operation has.
+    #[inline]
     pub fn attempt_timeout(self, timeout: Duration) -> Self {
         Self { attempt_timeout: Some(timeout), ..self }
     }
 
     /// How patient its retries are. Default: [`Profile::standard`] with as many attempts as the dependency's
     /// policy allows; a profile given here may make fewer, never more.
+    #[inline]
     pub fn profile(self, profile: Profile) -> Self {
         Self { profile: Some(profile), ..self }
     }
@@ -127,6 +133,7 @@ impl Operation {
     /// # Errors
     ///
     /// [`CallError`] says why the operation ended, and its source is the error of the last attempt.
+    #[inline]
     pub fn call<F, Fut, T, E>(self, attempt: F) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -231,9 +238,8 @@ impl Operation {
         }
         loop {
             let current = run.attempt_started();
-            let mut inside = run.inside();
-            let answer = pin!(inside.enter(|| attempt(current)));
-            let ended = match run.within(&mut inside, answer).await {
+            let answer = pin!(run.inside(|| attempt(current)));
+            let ended = match run.within(answer).await {
                 Some(Ok(value)) => match run.judged(&value, &judge) {
                     Some(failure) => Ended::Judged(failure),
                     None => {

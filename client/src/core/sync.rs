@@ -23,17 +23,23 @@ const RETRY_WITHIN: Duration = Duration::from_secs(1);
 /// The server's word for a request that has to be split.
 const TOO_LARGE: Fault = Fault::Rejected(413);
 
+/// After so many syncs that were taken whole, a request may hold an eighth more. What was too large need not be so for
+/// ever: a proxy's limit is raised, long names are gone. Finding out costs one refused request a minute at most.
+const GROWS_AFTER: u32 = 60;
+
 /// What the server is known to have counted.
 #[derive(Debug)]
 pub(crate) struct Acked {
     totals: BTreeMap<Arc<str>, Totals>,
     /// Most dependencies in one request: as many as there are, until the server finds that too large.
     most_in_part: usize,
+    /// Syncs taken whole since that last changed.
+    taken: u32,
 }
 
 impl Default for Acked {
     fn default() -> Self {
-        Self { totals: BTreeMap::new(), most_in_part: usize::MAX }
+        Self { totals: BTreeMap::new(), most_in_part: usize::MAX, taken: 0 }
     }
 }
 
@@ -75,13 +81,14 @@ impl Core {
             match self.exchange(part, &mut acked, epoch.as_deref(), now).await {
                 Ok(wish) => outcome = outcome.map(|_| wish),
                 Err(TOO_LARGE) if part.len() > 1 => {
-                    acked.most_in_part = part.len() / 2;
+                    acked.shrink(part.len());
                     continue;
                 }
                 Err(fault) => outcome = Err(fault),
             }
             left = rest;
             if left.is_empty() || outcome.is_err_and(|fault| fault != TOO_LARGE) {
+                acked.taken(dependencies.len(), outcome.is_ok());
                 return outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault));
             }
         }
@@ -162,6 +169,22 @@ impl Core {
 }
 
 impl Acked {
+    /// A request about so many was too large.
+    fn shrink(&mut self, refused: usize) {
+        (self.most_in_part, self.taken) = (refused / 2, 0);
+    }
+
+    /// A sync about `all` dependencies is over.
+    fn taken(&mut self, all: usize, whole: bool) {
+        if !whole || self.most_in_part >= all {
+            return;
+        }
+        self.taken += 1;
+        if self.taken >= GROWS_AFTER {
+            (self.most_in_part, self.taken) = (self.most_in_part + (self.most_in_part / 8).max(1), 0);
+        }
+    }
+
     fn take_over(&mut self, dependencies: &[Arc<DependencyState>], mut request: SyncRequest) {
         for dependency in dependencies {
             if let Some(report) = request.dependencies.remove(&*dependency.name) {

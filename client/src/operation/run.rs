@@ -9,7 +9,11 @@ mod stop;
 pub(super) use outcome::Ended;
 pub(super) use stop::Stop;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use tokio::runtime::Handle;
 
@@ -33,26 +37,24 @@ enum Phase {
 }
 
 pub(super) struct Run {
-    life: Arc<Life>,
+    /// The one that runs, or the last one.
+    attempt: Attempt,
     name: Cow<'static, str>,
     opinions: Option<Box<Opinions>>,
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
     attempt_timeout: Option<Duration>,
-    attempts: u32,
     phase: Phase,
     ambiguous: bool,
     /// The last attempt brought a pause that other operations do not know yet.
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
-    /// When the attempt has to end.
-    end: Option<Moment>,
     /// It goes on with what another layer has failed at before.
     repeats: bool,
     /// The attempt has been counted as slow.
-    overdue: bool,
+    overdue: AtomicBool,
     /// The caller's hook forbids another attempt.
     dropped: bool,
     trouble: Option<Box<Trouble>>,
@@ -79,15 +81,15 @@ impl Run {
         match admission {
             Admission::First => {}
             Admission::Retry { after, attempts } => {
-                run.attempts = (*attempts).max(1);
+                run.attempt.number = (*attempts).max(1);
                 run.ambiguous = run.leaves_doubt(after);
                 let trouble = run.trouble.get_or_insert_default();
-                trouble.fruitless = run.attempts;
+                trouble.fruitless = run.attempt.number;
                 // What came before is not known: the benefit of the doubt is for a first attempt.
-                trouble.misdirections = if is_misdirected(after) { run.attempts } else { 0 };
+                trouble.misdirections = if is_misdirected(after) { run.attempt.number } else { 0 };
                 trouble.first_failed_at = Some(run.now);
             }
-            Admission::Hedge => run.attempts = 1,
+            Admission::Hedge => run.attempt.number = 1,
         }
         run
     }
@@ -122,17 +124,15 @@ impl Run {
             limit: limit(deadline, life.is_endless(), life.core(), now, life.outer()),
             attempt_timeout,
             now,
-            life: Arc::new(life),
+            attempt: Attempt { life: Arc::new(life), number: 0, end: None },
             name,
             opinions,
-            attempts: 0,
             phase: if is_first && !repeats { Phase::New } else { Phase::Between },
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
-            end: None,
             repeats,
-            overdue: false,
+            overdue: AtomicBool::new(false),
             dropped: false,
             trouble: None,
             spans,
@@ -140,11 +140,11 @@ impl Run {
     }
 
     fn core(&self) -> &Arc<Core> {
-        self.life.core()
+        self.attempt.life.core()
     }
 
     fn state(&self) -> &DependencyState {
-        self.life.state()
+        self.attempt.life.state()
     }
 
     /// Reads the clock.
@@ -188,7 +188,7 @@ impl Run {
             Admission::Hedge => {
                 let admitted = self.hedge().await;
                 // A hedge that is not made ends nothing that would have to be counted.
-                self.attempts = u32::from(admitted.is_ok());
+                self.attempt.number = u32::from(admitted.is_ok());
                 admitted
             }
         }
@@ -196,7 +196,7 @@ impl Run {
 
     /// Counts an attempt as started.
     pub(super) fn attempt_started(&mut self) -> Attempt {
-        self.attempts = self.attempts.saturating_add(1);
+        self.attempt.number = self.attempt.number.saturating_add(1);
         let counts = &self.state().counts;
         let count = if self.phase == Phase::New { &counts.prompt } else { &counts.further };
         count.up();
@@ -204,16 +204,15 @@ impl Run {
         if let Some(trouble) = &mut self.trouble {
             trouble.probe = trouble.token.start();
         }
-        self.core().observer.tell(|observer| observer.attempt_started(&self.state().name, self.attempts));
+        self.core()
+            .observer
+            .tell(|observer| observer.attempt_started(&self.state().name, self.attempt.number));
         if let Some(spans) = &mut self.spans {
-            spans.attempt(&self.life.state().name, &self.name, self.attempts);
+            spans.attempt(&self.attempt.life.state().name, &self.name, self.attempt.number);
         }
-        self.end = self.limit.end_of_attempt(self.now, self.attempt_timeout, self.life.is_endless());
-        self.attempt()
-    }
-
-    fn attempt(&self) -> Attempt {
-        Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
+        self.attempt.end =
+            self.limit.end_of_attempt(self.now, self.attempt_timeout, self.attempt.life.is_endless());
+        self.attempt.clone()
     }
 
     /// Ends the operation without success.
@@ -226,7 +225,7 @@ impl Run {
         self.phase = Phase::Over;
         self.count(stop);
         if self.has_retried() {
-            self.life.spend_outer();
+            self.attempt.life.spend_outer();
         }
         self.core().observer.tell(|observer| observer.stopped(&self.state().name, stop.reason));
         if let Some(spans) = &self.spans {
@@ -236,11 +235,11 @@ impl Run {
             target: "damper",
             dependency = &*self.state().name,
             operation = &*self.name,
-            attempts = self.attempts,
+            attempts = self.attempt.number,
             reason = stop.reason.as_str(),
             "stopped",
         );
-        let failure = failure.or_else(|| (self.attempts == 0).then(|| Failure::refused(stop.reason)));
+        let failure = failure.or_else(|| (self.attempt.number == 0).then(|| Failure::refused(stop.reason)));
         let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
         CallError { retry_after, ..self.error(stop.reason, failure, last) }
     }
@@ -252,8 +251,8 @@ impl Run {
     }
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
-        let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
-        let (attempts, ambiguous) = (self.attempts, self.ambiguous);
+        let recovery = self.attempt.life.recovery_mode().filter(|_| self.ambiguous);
+        let (attempts, ambiguous) = (self.attempt.number, self.ambiguous);
         let history = self.trouble.take().map(|trouble| trouble.history).unwrap_or_default();
         CallError {
             reason,
@@ -270,7 +269,7 @@ impl Run {
 
     /// Whether it has spent retries of its own, which nobody further out must multiply.
     fn has_retried(&self) -> bool {
-        self.life.owns && self.attempts > 1
+        self.attempt.life.owns && self.attempt.number > 1
     }
 
     fn count(&self, stop: Stop) {
@@ -279,7 +278,7 @@ impl Run {
         if self.ambiguous {
             counts.ambiguous.up();
         }
-        if stop.by_server || self.attempts == 0 {
+        if stop.by_server || self.attempt.number == 0 {
             return;
         }
         match stop.reason {
@@ -298,7 +297,7 @@ impl Run {
 
     /// From when on an attempt is slow. A connection that lasts is not.
     fn slow_call(&self) -> Option<Duration> {
-        self.state().slow_call().filter(|_| !self.life.is_endless())
+        self.state().slow_call().filter(|_| !self.attempt.life.is_endless())
     }
 
     fn took(&self, now: Moment) -> Duration {

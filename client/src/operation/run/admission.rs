@@ -35,11 +35,11 @@ impl Run {
 
     /// Counts a refusal and waits until it may be over, if that is worth it.
     pub(super) async fn sat_out(&mut self, stop: Stop, refusals: u32) -> Result<u32, Stop> {
-        if !self.life.is_endless() || !stop.passes() {
+        if !self.attempt.life.is_endless() || !stop.passes() {
             return Err(stop);
         }
         let refusals = refusals.saturating_add(1);
-        let profile = self.life.profile.unwrap_or_default();
+        let profile = self.attempt.life.profile.unwrap_or_default();
         let backoff = profile.backoff(FailureClass::Transient).delay(refusals, &mut self.core().rng());
         let told = stop.again_in.or_else(|| self.again_in(stop.reason, None)).unwrap_or_default();
         let wait = backoff.max(retry_after::jittered(told, &mut self.core().rng()));
@@ -63,13 +63,13 @@ impl Run {
     /// Asks for an attempt beside another: at once or not at all.
     pub(super) async fn hedge(&mut self) -> Result<(), Stop> {
         self.may_start()?;
-        if !self.life.is_repeatable() {
+        if !self.attempt.life.is_repeatable() {
             return Err(StopReason::AmbiguousNotRepeatable.into());
         }
-        if !self.life.owns {
+        if !self.attempt.life.owns {
             return Err(StopReason::NotRetryOwner.into());
         }
-        if self.attempts >= self.life.max_attempts() {
+        if self.attempt.number >= self.attempt.life.max_attempts() {
             return Err(StopReason::AttemptsExhausted.into());
         }
         self.still_welcome()?;
@@ -143,8 +143,8 @@ impl Run {
     }
 
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
-        let max_attempts = self.life.max_attempts();
-        let endless = self.life.is_endless();
+        let max_attempts = self.attempt.life.max_attempts();
+        let endless = self.attempt.life.is_endless();
         let trouble = self.trouble.as_ref();
         let (fruitless, misdirections) =
             trouble.map_or((0, 0), |trouble| (trouble.fruitless, trouble.misdirections));
@@ -152,18 +152,18 @@ impl Run {
             now,
             limit: self.limit,
             expected: self.state().latency.get(),
-            profile: self.life.profile.unwrap_or_default(),
-            attempt: if endless { fruitless } else { self.attempts },
+            profile: self.attempt.life.profile.unwrap_or_default(),
+            attempt: if endless { fruitless } else { self.attempt.number },
             max_attempts,
-            owns: self.life.owns,
+            owns: self.attempt.life.owns,
             dropped: self.dropped,
             failure,
             misdirections,
-            repeatable: self.life.is_repeatable(),
+            repeatable: self.attempt.life.is_repeatable(),
             held_for: view.held_for(now),
             // A retry that was granted and has failed is asked about all the same: there are no more of these than
             // grants, and they are how the server learns at once that retries are in vain.
-            suppressed: view.is_suppressed(now) && self.attempts == 1,
+            suppressed: view.is_suppressed(now) && self.attempt.number == 1,
             gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
@@ -283,11 +283,11 @@ impl Run {
             dependency: self.state().name.to_string(),
             tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.life.id(),
+            operation: self.attempt.life.id(),
             attempt: self.numbered(),
             failure,
-            idempotent: self.life.is_repeatable(),
-            recovery_mode: self.life.recovery_mode(),
+            idempotent: self.attempt.life.is_repeatable(),
+            recovery_mode: self.attempt.life.recovery_mode(),
             priority: Priority::Normal,
             cost: 1,
             deadline_ms: ms_down(left),
@@ -300,7 +300,7 @@ impl Run {
     /// The number of the next attempt as the server is told. A stream has no last attempt, only the rule that it
     /// has to make progress; its later connections pass for the last one.
     fn numbered(&self) -> u32 {
-        let next = self.attempts.saturating_add(1);
-        if self.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
+        let next = self.attempt.number.saturating_add(1);
+        if self.attempt.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
     }
 }

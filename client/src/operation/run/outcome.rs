@@ -47,7 +47,7 @@ impl Run {
             spans.ended(None);
         }
         self.phase = Phase::Over;
-        match self.life.is_endless() {
+        match self.attempt.life.is_endless() {
             true => self.state().counts.untimed_success.up(),
             false => self.state().latency.record(took),
         }
@@ -62,7 +62,7 @@ impl Run {
         if let Some(first_failed_at) = first_failed_at {
             self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
-        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempts));
+        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempt.number));
     }
 
     /// What a value stands for that is no success.
@@ -132,12 +132,12 @@ impl Run {
                 Verdict::Failure(failure) => failure.heeding(&classify::failure(error)),
                 Verdict::Pass => classify::failure(error),
             },
-            _ if self.limit.is_end(self.end) => Failure::own_deadline(),
+            _ if self.limit.is_end(self.attempt.end) => Failure::own_deadline(),
             _ => Failure::timed_out(),
         };
-        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_end(self.end);
-        failure.dispatch = self.life.noted_dispatch(self.attempts).unwrap_or(failure.dispatch);
-        failure.do_not_retry |= self.life.has_spent(self.attempts);
+        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_end(self.attempt.end);
+        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
+        failure.do_not_retry |= self.attempt.life.has_spent(self.attempt.number);
         Some(failure)
     }
 
@@ -153,7 +153,7 @@ impl Run {
             self.succeeded();
             return None;
         };
-        failure.dispatch = self.life.noted_dispatch(self.attempts).unwrap_or(failure.dispatch);
+        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
         let failure = self.attempt_failed(failure, outcome.error());
         self.report_pause(&failure, self.core().clock.now());
         self.phase = Phase::Over;
@@ -166,8 +166,8 @@ impl Run {
     /// Whether somebody can be asked what became of the attempt.
     pub(in crate::operation) fn is_queryable(&self, failure: &Failure) -> bool {
         failure.dispatch == Dispatch::Ambiguous
-            && self.life.idempotency.has_effect()
-            && self.life.recovery == Some(RecoveryMode::Queryable)
+            && self.attempt.life.idempotency.has_effect()
+            && self.attempt.life.recovery == Some(RecoveryMode::Queryable)
     }
 
     /// Waits for the answer, no longer than the operation may last. No answer is no knowledge.
@@ -200,7 +200,7 @@ impl Run {
             spans.ended(Some(failure.class.as_str()));
         }
         self.phase = Phase::Between;
-        let progressed = self.life.has_progressed(self.attempts);
+        let progressed = self.attempt.life.has_progressed(self.attempt.number);
         let trouble = self.trouble.get_or_insert_default();
         trouble.misdirections = trouble.misdirections.saturating_add(u32::from(is_misdirected(&failure)));
         trouble.first_failed_at.get_or_insert(now);
@@ -211,7 +211,7 @@ impl Run {
             self.state().unclassified.up();
         }
         self.state().unread.add(u64::from(failure.unread));
-        if self.attempts == 1 && !self.repeats {
+        if self.attempt.number == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
         let pause = failure.retry_after.unwrap_or_default();
@@ -222,7 +222,7 @@ impl Run {
 
     /// Whether nobody knows if the attempt has left something behind.
     pub(super) fn leaves_doubt(&self, failure: &Failure) -> bool {
-        failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect()
+        failure.dispatch == Dispatch::Ambiguous && self.attempt.life.idempotency.has_effect()
     }
 
     /// What the caller's hook makes of it.
@@ -230,7 +230,7 @@ impl Run {
         let event = FailureEvent {
             dependency: &self.state().name,
             operation: &self.name,
-            attempt: self.attempts,
+            attempt: self.attempt.number,
             failure: &failure,
             error,
             remaining: self.limit.left(now),
@@ -257,7 +257,7 @@ impl Run {
         if history.len() >= MOST_HISTORY {
             history.remove(0);
         }
-        history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
+        history.push(Past { attempt: self.attempt.number, failure: failure.clone(), took });
     }
 
     /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
@@ -267,11 +267,11 @@ impl Run {
         let took = self.took(now);
         let counts = &self.state().counts;
         match healthy {
-            _ if self.life.is_endless() => counts.untimed.up(),
+            _ if self.attempt.life.is_endless() => counts.untimed.up(),
             Some(true) => counts.succeeded.record(took),
             _ => counts.failed.record(took),
         }
-        if !std::mem::take(&mut self.overdue) && self.slow_call().is_some_and(|slow| took > slow) {
+        if !std::mem::take(self.overdue.get_mut()) && self.slow_call().is_some_and(|slow| took > slow) {
             self.state().counts.slow.up();
         }
         let probe = self.trouble.as_mut().and_then(|trouble| trouble.probe.take());
@@ -288,7 +288,7 @@ impl Run {
             .with_source(FailureSource::Application)
             .with_reason(FailureReason::HandlerError);
         self.state().counts.failure(&failure);
-        if self.attempts == 1 && !self.repeats {
+        if self.attempt.number == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
     }
