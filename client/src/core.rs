@@ -14,22 +14,24 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use damper_protocol::{ClientIdentity, FailMode, Mode};
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
+use uuid::{Builder, Uuid};
 
 use crate::{
     Deadline, Hooks,
     backoff::{fresh_rng, nanos},
-    clock::{Clock, Moment},
+    clock::{self, Clock, Moment},
     link::Link,
     observer::Audience,
     totals::Count,
     transport::{Fault, Transport},
+    wire::ms_down,
 };
 
 /// What the environment allows.
@@ -184,6 +186,14 @@ impl Core {
     /// Turns a number of [`next_id`](Self::next_id) into an id that no other client has.
     pub(crate) fn global_id(&self, id: u64) -> String {
         format!("{}.{id}", self.identity.incarnation)
+    }
+
+    /// An id that no other operation of the fleet has: a UUID of version 7 (RFC 9562), which sorts by time.
+    pub(crate) fn operation_id(&self) -> Uuid {
+        let since_1970 = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut random = [0; 10];
+        self.rng().fill(&mut random);
+        Builder::from_unix_timestamp_millis(ms_down(since_1970), &random).into_uuid()
     }
 
     /// Who retries, for people further down.

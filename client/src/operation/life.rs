@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use damper_protocol::{Dispatch, RecoveryMode, RetryOwner};
+use uuid::Uuid;
 
 use crate::{
     Dependency, Idempotency, Profile, Scope,
@@ -17,7 +18,7 @@ use crate::{
 /// The shared part of an operation: its only allocation.
 pub(crate) struct Life {
     pub(crate) dependency: Dependency,
-    id: OnceLock<u64>,
+    id: OnceLock<Uuid>,
     pub(crate) idempotency: Idempotency,
     pub(crate) recovery: Option<RecoveryMode>,
     pub(crate) profile: Option<Profile>,
@@ -74,7 +75,7 @@ impl Life {
 
     /// The id that its attempts share. Most operations are never asked for it.
     pub(crate) fn id(&self) -> String {
-        self.core().global_id(*self.id.get_or_init(|| self.core().next_id()))
+        self.id.get_or_init(|| self.core().operation_id()).to_string()
     }
 
     pub(crate) const fn outer(&self) -> Option<&Scope> {

@@ -346,3 +346,26 @@ async fn the_outer_operation_understands_how_the_inner_one_ended() {
     });
     assert_eq!(cut_off.await.unwrap(), "in time", "the outer operation had time left");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_has_one_id_that_sorts_by_time() {
+    let fake = granting();
+    let dependency = client(&fake).dependency("d");
+    let told = Mutex::new(Vec::new());
+    let once = || {
+        safe(&dependency).profile(Profile::standard().with_attempts(2)).call(|attempt| {
+            let mut headers = HeaderMap::new();
+            attempt.inject(&mut headers);
+            let said = headers["damper-context"].to_str().unwrap().to_owned();
+            told.lock().push(said.split('"').nth(1).unwrap().to_owned());
+            async { Err::<(), _>(transient()) }
+        })
+    };
+    once().await.unwrap_err();
+    once().await.unwrap_err();
+    let told = told.into_inner();
+    assert!(told.iter().all(|id| uuid::Uuid::parse_str(id).unwrap().get_version_num() == 7), "{told:?}");
+    assert!(told[0] == told[1] && told[2] == told[3] && told[0] != told[2], "{told:?}");
+    let asked: Vec<String> = fake.asks.lock().iter().map(|(_, ask)| ask.operation.clone()).collect();
+    assert_eq!(asked, [told[0].clone(), told[2].clone()], "the server knows it by the same");
+}
