@@ -1,24 +1,21 @@
 //! One logical operation: what the caller says about it, and the call.
 
+mod admission;
 mod begun;
+mod effect;
 mod life;
 mod permit;
 mod run;
 mod spans;
 mod token;
 
+pub use admission::Admission;
+pub use effect::Effect;
 pub(crate) use life::Life;
 pub use permit::Permit;
 
 use std::{
-    borrow::Cow,
-    convert::Infallible,
-    error::Error,
-    fmt,
-    future::{Future, Ready, ready},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
+    borrow::Cow, convert::Infallible, error::Error, fmt, future::Future, pin::pin, sync::Arc, time::Duration,
 };
 
 use damper_protocol::RecoveryMode;
@@ -27,6 +24,7 @@ use crate::{
     Advice, Attempt, CallError, Classifier, Deadline, Dependency, Failure, FailureEvent, Idempotency,
     Profile, Verdict, hook::OnFailure,
 };
+use effect::nobody_knows;
 use run::{Ended, Run};
 
 /// One logical operation, about to be called. Built by [`Dependency::operation`].
@@ -280,6 +278,10 @@ impl Operation {
     /// Admits one attempt, for code that has a loop of its own: a retry after it has waited out its backoff, or a
     /// hedge at once. Neither is counted as an operation, because its first attempt has been.
     ///
+    /// Each call is about an operation of its own: it has to be told the idempotency, key and profile again, and its
+    /// deadline counts from now, so give it [`Deadline::at`] the same instant each time. Of an attempt and its hedge,
+    /// drop the permit of the one that lost: it counts as abandoned and says nothing about the dependency.
+    ///
     /// ```
     /// use damper_client::{Admission, Damper, Failure, FailureClass, Idempotency, Outcome};
     ///
@@ -303,50 +305,6 @@ impl Operation {
         match run.begin_as(&admission).await {
             Ok(()) => Ok(Permit::new(run)),
             Err(stop) => Err(run.stopped(stop, admission.into_failure(), None)),
-        }
-    }
-}
-
-/// The query of an operation that has none.
-fn nobody_knows<T>(_: &Failure) -> Ready<Effect<T>> {
-    ready(Effect::Unknown)
-}
-
-/// What became of an operation whose last attempt brought no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Effect<T> {
-    /// It took effect, and this is its result.
-    Done(T),
-    /// It did not, and will not any more.
-    NotDone,
-    /// Nobody knows.
-    Unknown,
-}
-
-/// What an attempt is that a caller makes in a loop of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Admission {
-    /// The first of its operation.
-    #[default]
-    First,
-    /// Another one, after so many attempts of which the last ended like this.
-    Retry {
-        /// How the last one ended: what [`Permit::finish`] returns.
-        after: Failure,
-        /// How many there were, from 1.
-        attempts: u32,
-    },
-    /// One beside another that still runs. The operation has to be declared as one that may be repeated.
-    Hedge,
-}
-
-impl Admission {
-    fn into_failure(self) -> Option<Failure> {
-        match self {
-            Self::Retry { after, .. } => Some(after),
-            Self::First | Self::Hedge => None,
         }
     }
 }
