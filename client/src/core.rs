@@ -103,8 +103,9 @@ pub(crate) struct Status {
     pub(crate) mode: Mode,
     pub(crate) last_sync: Option<Moment>,
     pub(crate) watching: bool,
-    /// Syncs fail, or the breaker towards the server has opened, and nothing has been heard since.
+    /// Syncs fail, or the breaker towards the server has opened, and what failed has not worked since.
     pub(crate) away: bool,
+    syncs_fail: bool,
     /// What the server rejects, by path: a mistake in the set-up, and no outage.
     pub(crate) rejected: BTreeMap<Path, u16>,
 }
@@ -115,6 +116,33 @@ pub(crate) enum Path {
     Ask,
     Sync,
     Watch,
+}
+
+impl Status {
+    /// The server answered. True if it is back: what failed before works, or is worth another try.
+    fn heard(&mut self, path: Path) -> bool {
+        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.syncs_fail);
+        let asks_work_again = path == Path::Ask && self.link.answered();
+        if path != Path::Ask {
+            self.link.heard(syncs_work_again);
+        }
+        let is_back = (syncs_work_again || asks_work_again) && !self.syncs_fail;
+        is_back && std::mem::take(&mut self.away)
+    }
+
+    /// The server did not answer. True if that is news.
+    fn missed(&mut self, path: Path, now: Moment) -> bool {
+        let is_away = match path {
+            Path::Ask => self.link.failed(now),
+            Path::Sync => {
+                self.link.missed(now);
+                self.syncs_fail = true;
+                true
+            }
+            Path::Watch => false,
+        };
+        is_away && !std::mem::replace(&mut self.away, true)
+    }
 }
 
 impl Core {
@@ -211,42 +239,37 @@ impl Core {
         self.heard.fetch_max(nanos(now).saturating_add(1), Ordering::Relaxed);
     }
 
-    /// The server did what it was asked on this path: it is back if it had been away.
+    /// The server did what it was asked on this path.
     fn answered(&self, path: Path) {
         let mut status = self.status.lock();
-        let was_open = status.link.answered();
-        // An ask that comes through says nothing about syncs that do not.
-        let was_away = (path != Path::Ask || was_open) && std::mem::take(&mut status.away);
+        let is_back = status.heard(path);
         let was_rejected = status.rejected.remove(&path);
         drop(status);
-        if was_open || was_away {
-            self.server_is_back.notify_waiters();
-            tracing::info!(target: "damper", "the server answers again");
+        if is_back {
+            self.is_back();
         }
         if was_rejected.is_some() {
             tracing::info!(target: "damper", ?path, "the server accepts this client's requests again");
         }
     }
 
+    fn is_back(&self) {
+        self.server_is_back.notify_waiters();
+        tracing::info!(target: "damper", "the server answers again");
+    }
+
     /// The server did not do what it was asked. Said once, until it does.
     fn faulted(&self, path: Path, fault: Fault) {
         let mut status = self.status.lock();
-        let said = match fault {
-            Fault::Unreachable | Fault::NoAnswer => {
-                let opened = status.link.failed(self.clock.now());
-                let away = path == Path::Sync || opened;
-                away && !std::mem::replace(&mut status.away, true)
-            }
-            Fault::Rejected(code) => {
-                status.link.answered();
-                status.rejected.insert(path, code).is_none()
-            }
-            Fault::Busy(_) => {
-                status.link.answered();
-                false
-            }
+        let (is_back, said) = match fault {
+            Fault::Unreachable | Fault::NoAnswer => (false, status.missed(path, self.clock.now())),
+            Fault::Rejected(code) => (status.heard(path), status.rejected.insert(path, code).is_none()),
+            Fault::Busy(_) => (status.heard(path), false),
         };
         drop(status);
+        if is_back {
+            self.is_back();
+        }
         if said {
             tracing::warn!(target: "damper", ?path, %fault, "the server cannot be used");
         }

@@ -6,7 +6,7 @@ use damper_protocol::{AskRequest, AskResponse};
 use tokio::time::timeout;
 
 use super::{Core, Path};
-use crate::{clock::Moment, transport::Fault, wire::ms_down};
+use crate::{clock::Moment, link::Leave, transport::Fault, wire::ms_down};
 
 /// What became of an ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,11 +31,12 @@ impl Core {
     /// Asks for a token. A repeat carries the same request id, so that it is charged once.
     pub(crate) async fn ask(self: &Arc<Self>, mut ask: AskRequest) -> Answer {
         let asked_at = self.clock.now();
-        if !self.status.lock().link.admit(asked_at) {
+        let leave = self.status.lock().link.admit(asked_at);
+        if leave == Leave::Stay {
             return Answer::CircuitOpen;
         }
         let mut outcome = self.ask_once(&ask).await;
-        if outcome == Some(Err(Fault::NoAnswer)) {
+        if outcome == Some(Err(Fault::NoAnswer)) && leave == Leave::Ask {
             shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
             outcome = self.ask_once(&ask).await;
         }

@@ -1,6 +1,8 @@
 //! No server: the emergency budget, the breaker towards it, and its return.
 
-use super::*;
+use tracing::Level;
+
+use super::{logs::Logs, *};
 
 #[tokio::test(start_paused = true)]
 async fn a_hung_server_costs_forty_milliseconds_and_a_dead_circuit_none() {
@@ -120,5 +122,55 @@ async fn an_answer_counts_until_the_twentieth_millisecond() {
         let asked = fake.asks.lock();
         let ids: std::collections::BTreeSet<_> = asked.iter().map(|(_, ask)| &ask.request_id).collect();
         assert_eq!((asked.len(), ids.len()), (asks, 1), "{answered_after_ms} ms: one id");
+    }
+}
+
+/// Makes an operation that fails at first every 100 ms; returns the time that they had to wait for the server.
+async fn stumble_for(dependency: &Dependency, span: Duration) -> Duration {
+    let (start, mut waited) = (Instant::now(), Duration::ZERO);
+    while start.elapsed() < span {
+        let called = Instant::now();
+        let _ = call(safe(dependency), vec![transient()]).await;
+        waited += called.elapsed();
+        tokio::time::sleep(ms(100)).await;
+    }
+    waited
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_that_hang_beside_syncs_that_work_cost_little_and_are_said_once() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let works = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let does = Arc::clone(&works);
+    let fake = Fake::new(move |_| match does.load(Ordering::Relaxed) {
+        true => Step::at_once(Ok(answer(Decision::Shed, Reason::QueueFull))),
+        false => Step::hung(),
+    });
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let waited = stumble_for(&dependency, ms(60_000)).await;
+    // Five asks and their repeats, then probes after 1, 2, 4, 8, 16 and 30 s.
+    assert!(waited <= ms(5 * 40 + 6 * 20 + 20), "{waited:?}");
+    let asks = fake.asks.lock().len();
+    assert!((14..=16).contains(&asks), "{asks} asks");
+    assert_eq!(damper.health().server, crate::Reachability::Down);
+    assert_eq!(logs.take(), [(Level::WARN, "the server cannot be used".to_owned())]);
+
+    works.store(true, Ordering::Relaxed);
+    stumble_for(&dependency, ms(31_000)).await;
+    assert_eq!(damper.health().server, crate::Reachability::Up);
+    assert_eq!(logs.take(), [(Level::INFO, "the server answers again".to_owned())]);
+    assert!(fake.asks.lock().len() > asks + 20, "asks again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn syncs_that_hang_do_not_keep_asks_back_that_work() {
+    let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::QueueFull))));
+    *fake.told.lock() = None;
+    let dependency = client(&fake).dependency("d");
+    for operation in 1..=20 {
+        let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+        assert_eq!(error.reason, StopReason::QueueFull, "{operation}");
+        tokio::time::sleep(ms(10_000)).await;
     }
 }
