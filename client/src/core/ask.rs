@@ -6,7 +6,7 @@ use damper_protocol::{AskRequest, AskResponse};
 use tokio::time::timeout;
 
 use super::{Core, Path};
-use crate::{clock::Moment, link::Leave, transport::Fault, wire::ms_down};
+use crate::{clock::Moment, deadline::LEAST_ATTEMPT, link::Leave, transport::Fault, wire::ms_down};
 
 /// What became of an ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,10 @@ impl Core {
         let mut outcome = self.ask_once(&ask).await;
         if outcome == Some(Err(Fault::NoAnswer)) && leave == Leave::Ask {
             shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
-            outcome = self.ask_once(&ask).await;
+            if self.leaves_time(&ask) {
+                // Silence until the deadline says no more than the first silence did.
+                outcome = self.ask_once(&ask).await.or(outcome);
+            }
         }
         match &outcome {
             Some(Ok(_)) => self.answered(Path::Ask),
@@ -53,6 +56,12 @@ impl Core {
             Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
             None => Answer::TooLate,
         }
+    }
+
+    /// Whether the server can be silent once more, and the attempt still be made without it.
+    fn leaves_time(&self, ask: &AskRequest) -> bool {
+        let attempt = Duration::from_millis(ask.expected_ms).max(LEAST_ATTEMPT);
+        Duration::from_millis(ask.deadline_ms) >= self.answer_within.saturating_add(attempt)
     }
 
     /// One request. `None` if the operation's deadline passed before the server's time was up.

@@ -1,8 +1,10 @@
 //! No server: the emergency budget, the breaker towards it, and its return.
 
+use damper_protocol::AskRequest;
 use tracing::Level;
 
 use super::{logs::Logs, *};
+use crate::core::Answer;
 
 #[tokio::test(start_paused = true)]
 async fn a_hung_server_costs_forty_milliseconds_and_a_dead_circuit_none() {
@@ -173,4 +175,51 @@ async fn syncs_that_hang_do_not_keep_asks_back_that_work() {
         assert_eq!(error.reason, StopReason::QueueFull, "{operation}");
         tokio::time::sleep(ms(10_000)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_asked_twice_only_if_the_attempt_still_fits() {
+    for (deadline_ms, expected_ms, asks, answer) in [
+        (15, 0, 1, Answer::TooLate),
+        (25, 0, 1, Answer::Late),
+        (40, 0, 1, Answer::Late),
+        (45, 0, 2, Answer::Late),
+        (45, 20, 1, Answer::Late),
+        (80, 20, 2, Answer::Late),
+    ] {
+        let case = format!("{deadline_ms} ms, expected {expected_ms} ms");
+        let fake = Fake::new(|_| Step::hung());
+        let damper = client(&fake);
+        let core = Arc::clone(&damper.dependency("d").pair.handle.core);
+        let ask = serde_json::json!({
+            "dependency": "d", "operation": "o", "attempt": 2, "deadline_ms": deadline_ms,
+            "expected_ms": expected_ms, "max_wait_ms": 5,
+        });
+        let ask: AskRequest = serde_json::from_value(ask).unwrap();
+        assert_eq!(core.ask(ask.clone()).await, answer, "{case}");
+        assert_eq!(fake.asks.lock().len(), asks, "{case}");
+        for _ in 0..4 {
+            core.ask(ask.clone()).await;
+        }
+        let opened = core.ask(ask).await == Answer::CircuitOpen;
+        assert_eq!(opened, answer == Answer::Late, "{case}: the breaker counts it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_deadline_leaves_time_for_the_emergency_budget() {
+    let fake = Fake::new(|_| Step::hung());
+    *fake.told.lock() =
+        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 }));
+    let dependency = client(&fake).dependency("d");
+    for _ in 0..200 {
+        call(safe(&dependency), vec![]).await.unwrap();
+        tokio::time::sleep(ms(20)).await;
+    }
+    // The backoff has to fit too, which one in six or so does.
+    let mut outcome = Ok(0);
+    while fake.asks.lock().is_empty() {
+        outcome = call(safe(&dependency).deadline(ms(40)), vec![transient()]).await;
+    }
+    assert_eq!((outcome.unwrap(), fake.asks.lock().len()), (2, 1));
 }

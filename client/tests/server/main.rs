@@ -29,11 +29,12 @@ fn patient(server: &Server, patience: Duration) -> Damper {
     builder.answer_within(patience).build().unwrap()
 }
 
-/// Fails once, then succeeds.
+/// Fails once, then succeeds. There is time for a second ask after all the patience of the first.
 async fn once_failing(dependency: &Dependency) -> Result<u32, CallError<Failure>> {
     dependency
         .operation("test")
         .idempotency(Idempotency::Safe)
+        .deadline(Duration::from_secs(60))
         .profile(Profile::interactive())
         .call(|attempt| async move {
             match attempt.number() {
