@@ -262,7 +262,9 @@ impl Core {
     fn faulted(&self, path: Path, fault: Fault) {
         let mut status = self.status.lock();
         let (is_back, said) = match fault {
-            Fault::Unreachable | Fault::NoAnswer => (false, status.missed(path, self.clock.now())),
+            Fault::Unreachable | Fault::NoAnswer | Fault::Unavailable(_) => {
+                (false, status.missed(path, self.clock.now()))
+            }
             Fault::Rejected(code) => (status.heard(path), status.rejected.insert(path, code).is_none()),
             Fault::Busy(_) => (status.heard(path), false),
         };

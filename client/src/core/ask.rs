@@ -53,7 +53,7 @@ impl Core {
             Some(Err(Fault::Busy(pause))) => Answer::Busy(pause),
             Some(Err(Fault::Rejected(_))) => Answer::Rejected,
             Some(Err(Fault::NoAnswer)) if !self.status.lock().away => Answer::Late,
-            Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
+            Some(Err(Fault::Unreachable | Fault::NoAnswer | Fault::Unavailable(_))) => Answer::Away,
             None => Answer::TooLate,
         }
     }

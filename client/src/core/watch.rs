@@ -12,6 +12,7 @@ use super::{Core, Path};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
+    retry_after::jittered,
     transport::{Bytestream, Fault},
 };
 
@@ -40,7 +41,7 @@ const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 /// Watches until the last handle is gone.
 pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
     let rng = core.rng();
-    let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None };
+    let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None, pause: Duration::ZERO };
     loop {
         tokio::select! {
             biased;
@@ -68,6 +69,8 @@ struct Watch {
     rng: Rng,
     /// The server's wish for the next wait, if it said goodbye.
     spread: Option<Duration>,
+    /// The least next wait, if the server asked for one.
+    pause: Duration,
 }
 
 impl Watch {
@@ -85,6 +88,7 @@ impl Watch {
                 self.core.status.lock().watching = false;
             }
             Err(fault @ Fault::Rejected(_)) => self.core.faulted(Path::Watch, fault),
+            Err(Fault::Busy(pause) | Fault::Unavailable(pause)) => self.pause = pause,
             // Asks and syncs tell an outage; the stream is allowed to break without being one.
             Err(_) => {}
         }
@@ -94,10 +98,12 @@ impl Watch {
     }
 
     fn wait(&mut self) -> Duration {
-        match self.spread.take() {
+        let wait = match self.spread.take() {
             Some(spread) => uniform(spread.min(RECONNECT.cap), &mut self.rng),
             None => RECONNECT.delay(self.failures.max(1), &mut self.rng),
-        }
+        };
+        let pause = std::mem::take(&mut self.pause).min(RECONNECT.cap);
+        wait.max(jittered(pause, &mut self.rng))
     }
 
     /// Reads events until the stream ends, breaks or falls silent.

@@ -223,3 +223,15 @@ async fn a_short_deadline_leaves_time_for_the_emergency_budget() {
     }
     assert_eq!((outcome.unwrap(), fake.asks.lock().len()), (2, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_that_it_is_not_ready_is_asked_once_for_each_operation() {
+    let fake = Fake::new(|_| Step::at_once(Err(Fault::Unavailable(ms(1000)))));
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    for asks in [1, 2, 3, 4, 5, 5] {
+        let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+        assert_eq!((error.reason, fake.asks.lock().len()), (StopReason::EmergencyExhausted, asks));
+    }
+    assert_eq!(damper.health().server, crate::Reachability::Down);
+}

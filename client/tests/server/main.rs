@@ -126,6 +126,24 @@ async fn outages_of_every_kind_leave_first_attempts_alone_and_end_in_the_emergen
 }
 
 #[tokio::test]
+async fn a_server_that_says_when_it_is_ready_is_not_asked_again_at_once() {
+    let problem = json!({"type":"urn:damper:problem:unavailable","title":"t","status":503,"detail":"d",
+        "code":"unavailable","retryable":true,"retry_after_ms":900});
+    let problem = problem.to_string();
+    for (name, body, header) in [("header", "", Some("1")), ("problem", &*problem, None)] {
+        let server = Server::start().await;
+        let body = body.to_owned();
+        server.asks(move |_, _| {
+            let reply = Reply::text(&body).with_status(StatusCode::SERVICE_UNAVAILABLE);
+            if let Some(seconds) = header { reply.header("retry-after", seconds) } else { reply }
+        });
+        let error = once_failing(&damper(&server).dependency("payments")).await.unwrap_err();
+        assert_eq!((error.reason, error.attempts), (StopReason::EmergencyExhausted, 1), "{name}");
+        assert_eq!(server.seen("/v1/tokens").len(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_dead_server_fails_open_or_closed() {
     let endpoint = Server::start().await.into_dead_endpoint().await;
     let open = Damper::builder(endpoint.clone()).build().unwrap().dependency("payments");

@@ -53,6 +53,10 @@ impl Reply {
         Self { status, ..Self::text("{}") }
     }
 
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// No answer at all, for ever.
     pub fn silence() -> Self {
         Self { silent: true, ..Self::text("") }
