@@ -13,6 +13,7 @@ mod queries;
 mod retries;
 mod rules;
 mod spans;
+mod syncs;
 mod watch;
 
 use std::{

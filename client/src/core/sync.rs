@@ -3,10 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
+use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
 use super::{Core, DependencyState, Path, Started, Switch};
-use crate::{backoff::uniform, clock::Moment, transport::Fault};
+use crate::{
+    backoff::{Backoff, uniform},
+    clock::Moment,
+    retry_after::jittered,
+    transport::Fault,
+};
 
 /// How often to sync unless the server says otherwise.
 const EVERY: Duration = Duration::from_millis(1000);
@@ -19,6 +25,9 @@ const SYNC_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long it may take while the server is away: a hung server must not hide its successor.
 const RETRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// Waits after syncs that the server rejects: a mistake in the set-up, which no haste mends.
+const REJECTED: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
 
 /// The server's word for a request that has to be split.
 const TOO_LARGE: Fault = Fault::Rejected(413);
@@ -40,23 +49,51 @@ impl Default for Acked {
 /// Syncs until the last handle is gone, and once more then.
 pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
     let core = Arc::clone(&started.0);
-    let mut rng = core.rng();
+    let mut pace = Pace { rejections: 0, rng: core.rng() };
     while !core.is_shut_down() {
-        let wait = match core.sync().await {
-            Ok(wish) => wish,
-            Err(_) => EVERY / 2 + uniform(EVERY / 2, &mut rng),
-        };
+        let outcome = core.sync().await;
+        let may_hurry = !matches!(outcome, Err(Fault::Busy(_) | Fault::Rejected(_)));
+        let wait = pace.after(outcome);
         // In a fixed order, so that a seeded client does the same in every run.
         tokio::select! {
             biased;
             _ = stop.changed() => break,
-            () = core.sync_soon.notified() => {}
+            () = core.sync_soon.notified(), if may_hurry => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
     // The counts since the last sync; nobody is left to repeat it.
     if !core.is_shut_down() {
         let _ = timeout(RETRY_WITHIN, core.sync()).await;
+    }
+}
+
+/// How soon to sync again.
+struct Pace {
+    /// Syncs in a row that the server has rejected.
+    rejections: u32,
+    rng: Rng,
+}
+
+impl Pace {
+    /// Never faster than usual while the server refuses; while it is away, a little faster, to find it again soon.
+    fn after(&mut self, outcome: Result<Duration, Fault>) -> Duration {
+        let rejections = std::mem::take(&mut self.rejections);
+        match outcome {
+            Ok(wish) => wish,
+            Err(Fault::Busy(pause)) => jittered(pause.clamp(EVERY, BOUNDS.1), &mut self.rng),
+            // All but what is too large alone has been taken.
+            Err(TOO_LARGE) => EVERY,
+            Err(Fault::Rejected(_)) => {
+                self.rejections = rejections.saturating_add(1);
+                REJECTED.delay(self.rejections, &mut self.rng).max(EVERY)
+            }
+            // A longer pause would be the successor's, which may be there already.
+            Err(Fault::Unavailable(pause)) => {
+                pause.clamp(EVERY / 2, EVERY) + uniform(EVERY / 2, &mut self.rng)
+            }
+            Err(Fault::Unreachable | Fault::NoAnswer) => EVERY / 2 + uniform(EVERY / 2, &mut self.rng),
+        }
     }
 }
 
