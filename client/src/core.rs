@@ -6,7 +6,7 @@ mod sync;
 mod watch;
 
 pub(crate) use ask::Answer;
-pub(crate) use dependency::DependencyState;
+pub(crate) use dependency::{DependencyState, Waiting};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -90,7 +90,7 @@ pub(crate) struct Core {
     heard: AtomicU64,
     shut_down: AtomicBool,
     started: AtomicBool,
-    acked: tokio::sync::Mutex<sync::Acked>,
+    parts: tokio::sync::Mutex<sync::Parts>,
     sync_soon: Notify,
     server_is_back: Notify,
 }
@@ -108,6 +108,8 @@ pub(crate) struct Status {
     syncs_fail: bool,
     /// What the server rejects, by path: a mistake in the set-up, and no outage.
     pub(crate) rejected: BTreeMap<Path, u16>,
+    /// Dependencies of which it keeps no record.
+    refused: usize,
 }
 
 /// The ways to the server.
@@ -168,7 +170,7 @@ impl Core {
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
             started: AtomicBool::new(false),
-            acked: tokio::sync::Mutex::default(),
+            parts: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
             server_is_back: Notify::new(),
         }

@@ -15,6 +15,9 @@ use crate::{
     core::{Core, DependencyState, Switch},
 };
 
+/// How long the server may take to confirm what is flushed.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
 /// A client of one damper server. Cheap to clone; the background tasks end with its last clone and the last
 /// [`Dependency`].
 #[derive(Clone)]
@@ -28,10 +31,10 @@ pub(crate) struct Handle {
     pub(crate) stop: tokio::sync::watch::Sender<()>,
 }
 
-/// The totals could not be delivered: no server answered. Nothing is lost while the process lives; they are
+/// The totals could not be delivered: no server answered, or it keeps no record of some dependency. Nothing is lost while the process lives; they are
 /// cumulative, and the next sync carries them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the totals could not be delivered: no usable answer from the server")]
+#[error("the totals could not be delivered: no usable answer from the server, or it keeps no record of them")]
 pub struct FlushError;
 
 /// What a shutdown left behind.
@@ -42,7 +45,12 @@ pub struct ShutdownReport {
     pub delivered: usize,
     /// Dependencies whose latest totals no server has confirmed.
     pub undelivered: usize,
-    /// Attempts that were still running.
+    /// Operations that waited for a retry, asleep or for the server's decision, when the shutdown began. None of
+    /// them makes another attempt: they end with [`StopReason::ShutDown`](crate::StopReason::ShutDown) when their
+    /// wait is over, unless something else ends them before.
+    pub abandoned: u64,
+    /// Attempts that were still running at the end of the shutdown. They go on unharmed; what they bring is counted,
+    /// and delivered by another call of [`Damper::shutdown`].
     pub in_flight: u64,
 }
 
@@ -90,12 +98,16 @@ impl Damper {
     ///
     /// # Errors
     ///
-    /// [`FlushError`] if no server confirmed them within 5 s. An inert client has nothing to deliver.
+    /// [`FlushError`] if no server confirmed all of them within 5 s. An inert client has nothing to deliver.
     pub async fn flush(&self) -> Result<(), FlushError> {
         if self.handle.core.switch == Switch::Inert {
             return Ok(());
         }
-        self.handle.core.sync().await.map(drop).map_err(|_| FlushError)
+        // A sync that is under way comes first, and may be long in coming.
+        match timeout(FLUSH_WITHIN, self.handle.core.sync()).await {
+            Ok(Ok(synced)) if synced.refused == 0 => Ok(()),
+            _ => Err(FlushError),
+        }
     }
 
     /// Ends retries and background tasks, and delivers the totals within `limit`. Attempts go on unharmed, and
@@ -104,16 +116,11 @@ impl Damper {
         let core = &self.handle.core;
         core.shut_down();
         self.handle.stop.send_replace(());
-        let delivery = async {
-            let _ = self.flush().await;
-            core.delivery().await
-        };
-        let (delivered, undelivered) = match timeout(limit, delivery).await {
-            Ok(counts) => counts,
-            Err(_) => (0, core.all_dependencies().len()),
-        };
+        let abandoned = core.all_dependencies().iter().map(|dependency| dependency.waiting()).sum();
+        let _ = timeout(limit, self.flush()).await;
+        let (delivered, undelivered) = core.delivery();
         let in_flight = core.all_dependencies().iter().map(|dependency| dependency.counts.in_flight()).sum();
-        ShutdownReport { delivered, undelivered, in_flight }
+        ShutdownReport { delivered, undelivered, abandoned, in_flight }
     }
 
     /// What this client knows about the server.

@@ -56,6 +56,10 @@ pub(crate) struct Fake {
     script: Script,
     /// What each dependency is told by every sync; no sync is answered without.
     pub(crate) told: Mutex<Option<SyncedDependency>>,
+    /// How long a sync takes.
+    pub(crate) sync_takes: Mutex<Duration>,
+    /// Dependencies of which it keeps no record.
+    pub(crate) refused: Mutex<Vec<String>>,
     /// What syncs get instead of an answer.
     pub(crate) sync_fault: Mutex<Option<Fault>>,
     pub(crate) epoch: Mutex<String>,
@@ -95,6 +99,8 @@ impl Fake {
         Arc::new(Self {
             script: Box::new(script),
             told: Mutex::new(Some(SyncedDependency::default())),
+            sync_takes: Mutex::default(),
+            refused: Mutex::default(),
             sync_fault: Mutex::default(),
             epoch: Mutex::new("e1".to_owned()),
             mode: Mutex::default(),
@@ -119,7 +125,8 @@ impl Fake {
             return Err(fault);
         }
         let told = self.told.lock().clone().ok_or(Fault::Unreachable)?;
-        let names = request.dependencies.keys();
+        let refused = self.refused.lock();
+        let names = request.dependencies.keys().filter(|name| !refused.contains(name));
         Ok(SyncResponse {
             epoch: self.epoch.lock().clone(),
             config_version: 1,
@@ -153,7 +160,14 @@ impl Transport for Fake {
     fn sync(&self, sync: &SyncRequest) -> BoxFuture<'static, Result<SyncResponse, Fault>> {
         self.syncs.lock().push(sync.clone());
         self.synced_at.lock().push(Instant::now());
-        std::future::ready(self.response(sync)).boxed()
+        let (takes, response) = (*self.sync_takes.lock(), self.response(sync));
+        let answered = async move {
+            if !takes.is_zero() {
+                sleep(takes).await;
+            }
+            response
+        };
+        answered.boxed()
     }
 
     fn watch(&self, last_id: Option<&str>) -> BoxFuture<'static, Result<Bytestream, Fault>> {

@@ -153,3 +153,78 @@ fn a_call_can_be_spawned() {
     is_send(&dependency.operation("o").call(|_| async { Ok::<_, Failure>(()) }));
     is_send(&dependency.pair.handle);
 }
+
+/// Two operations that wait for a retry, one asleep and one for the server's decision, and one in an attempt that
+/// takes ten seconds.
+async fn three_under_way(dependency: &Dependency) -> [tokio::task::JoinHandle<StopReason>; 3] {
+    let waiting = |failure: Failure| {
+        let operation = call(safe(dependency), vec![failure]);
+        tokio::spawn(
+            async move { operation.await.map_or_else(|error| error.reason, |_| StopReason::Expired) },
+        )
+    };
+    let asking = waiting(transient());
+    tokio::time::sleep(ms(10)).await;
+    let asleep = waiting(transient().with_retry_after(ms(5000)));
+    let operation = safe(dependency);
+    let running = tokio::spawn(async move {
+        let attempt = operation.call(|_| async {
+            tokio::time::sleep(ms(9000)).await;
+            Err::<(), _>(transient())
+        });
+        attempt.await.unwrap_err().reason
+    });
+    tokio::time::sleep(ms(500)).await;
+    [asleep, asking, running]
+}
+
+/// A server that grants after a second in the queue.
+fn slow() -> Arc<Fake> {
+    Fake::new(|_| Step { decided_after: ms(1000), ..Step::at_once(Ok(granted())) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_in_no_time_says_what_it_leaves_behind() {
+    let fake = slow();
+    *fake.sync_takes.lock() = ms(1);
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let under_way = three_under_way(&dependency).await;
+    call(safe(&dependency), vec![]).await.unwrap();
+    let asks = fake.asks.lock().len();
+    let report = damper.shutdown(Duration::ZERO).await;
+    let expected = crate::ShutdownReport { delivered: 0, undelivered: 1, abandoned: 2, in_flight: 1 };
+    assert_eq!(report, expected);
+    for operation in under_way {
+        assert_eq!(operation.await.unwrap(), StopReason::ShutDown);
+    }
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "the token came back");
+    assert_eq!(dependency.totals().physical, 4, "no retry");
+    let report = damper.shutdown(ms(1000)).await;
+    let expected = crate::ShutdownReport { delivered: 1, undelivered: 0, abandoned: 0, in_flight: 0 };
+    assert_eq!(report, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_before_a_shutdown_stays_delivered() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    damper.flush().await.unwrap();
+    *fake.sync_takes.lock() = Duration::from_secs(3600);
+    let report = damper.shutdown(Duration::ZERO).await;
+    assert_eq!((report.delivered, report.undelivered), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_takes_five_seconds_at_most() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.sync_takes.lock() = Duration::from_secs(3600);
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    // The sync of the background is under way, and has its own five seconds.
+    tokio::time::sleep(ms(1000)).await;
+    let start = Instant::now();
+    damper.flush().await.unwrap_err();
+    assert!(start.elapsed() <= ms(5001), "{:?}", start.elapsed());
+}

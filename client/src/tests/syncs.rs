@@ -1,6 +1,8 @@
 //! The periodic exchange: its pace, and what counts as delivered.
 
-use super::*;
+use tracing::Level;
+
+use super::{logs::Logs, *};
 
 /// The waits between the syncs of so long, in which each has this fault.
 async fn waits(fault: Fault, span: Duration) -> Vec<Duration> {
@@ -57,4 +59,53 @@ async fn a_result_of_a_probe_does_not_hurry_a_server_that_limits_syncs() {
         tokio::time::sleep(ms(1000)).await;
     }
     assert_eq!(fake.syncs.lock().len(), syncs, "a probe's result waits too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_keeps_no_record_of_is_not_delivered() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.refused.lock() = vec!["one too many".to_owned()];
+    let damper = client(&fake);
+    for name in ["d", "one too many"] {
+        call(safe(&damper.dependency(name)), vec![]).await.unwrap();
+    }
+    for _ in 0..3 {
+        damper.flush().await.unwrap_err();
+        tokio::time::sleep(ms(1000)).await;
+    }
+    let acked = |name: &str| {
+        let sync = fake.syncs.lock().last().cloned().unwrap();
+        sync.dependencies[name].acked.as_ref().map(|acked| acked.logical)
+    };
+    assert_eq!((acked("d"), acked("one too many")), (Some(1), None));
+    assert_eq!(damper.health().server, crate::Reachability::Up);
+    let said: Vec<_> = logs.take().into_iter().map(|(level, _)| level).collect();
+    assert_eq!(said, [Level::WARN], "said once");
+
+    fake.refused.lock().clear();
+    damper.flush().await.unwrap();
+    damper.flush().await.unwrap();
+    assert_eq!((acked("d"), acked("one too many")), (Some(1), Some(1)));
+    assert_eq!(logs.take().len(), 1);
+
+    *fake.refused.lock() = vec!["d".to_owned()];
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_probes_wait_for_a_server_that_takes_them() {
+    let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Granted, Reason::Probe))));
+    *fake.refused.lock() = vec!["d".to_owned()];
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap();
+    let sent = async || {
+        let _ = damper.flush().await;
+        fake.syncs.lock().last().unwrap().dependencies["d"].probes.clone().unwrap().len()
+    };
+    assert_eq!((sent().await, sent().await), (1, 1));
+    fake.refused.lock().clear();
+    assert_eq!((sent().await, sent().await), (1, 0));
 }

@@ -9,7 +9,7 @@ use super::{Run, Stop, in_runtime};
 use crate::{
     Failure, StopReason,
     clock::Moment,
-    core::{Answer, Switch},
+    core::{Answer, Switch, Waiting},
     deadline::LEAST_ATTEMPT,
     decide::{Facts, after_failure},
     operation::token::Token,
@@ -101,6 +101,7 @@ impl Run {
 
     /// Decides on another attempt; returns when it may start.
     pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
+        let _waiting = Waiting::of(self.life.state());
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
@@ -189,6 +190,9 @@ impl Run {
     /// The world may have changed during a wait.
     fn look_again(&mut self) -> Result<(), Stop> {
         let now = self.tick();
+        if let Some(reason) = self.switched_off() {
+            return Err(reason.into());
+        }
         self.may_start()?;
         match self.gate(now) {
             Gate::Refuse => Err(self.state().view(View::refusal).into()),
