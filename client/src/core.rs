@@ -46,8 +46,8 @@ pub(crate) enum Switch {
 }
 
 impl Switch {
-    /// Whether operations may retry at all.
-    pub(crate) fn retries(self) -> bool {
+    /// Whether it allows retries at all.
+    fn retries(self) -> bool {
         matches!(self, Self::On | Self::Observe)
     }
 }
@@ -89,6 +89,8 @@ pub(crate) struct Core {
     /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
     heard: AtomicU64,
     shut_down: AtomicBool,
+    /// Retries are switched off while it runs.
+    stilled: AtomicBool,
     started: AtomicBool,
     parts: tokio::sync::Mutex<sync::Parts>,
     sync_soon: Notify,
@@ -106,10 +108,10 @@ pub(crate) struct Status {
     /// Syncs fail, or the breaker towards the server has opened, and what failed has not worked since.
     pub(crate) away: bool,
     syncs_fail: bool,
-    /// What the server rejects, by path: a mistake in the set-up, and no outage.
-    pub(crate) rejected: BTreeMap<Path, u16>,
     /// Dependencies of which it keeps no record.
     refused: usize,
+    /// What the server rejects, by path: a mistake in the set-up, and no outage.
+    pub(crate) rejected: BTreeMap<Path, u16>,
 }
 
 /// The ways to the server.
@@ -169,6 +171,7 @@ impl Core {
             ids: Count::default(),
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
+            stilled: AtomicBool::new(false),
             started: AtomicBool::new(false),
             parts: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
@@ -230,6 +233,16 @@ impl Core {
 
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether operations may retry at all.
+    pub(crate) fn retries(&self) -> bool {
+        self.switch.retries() && !self.stilled.load(Ordering::Relaxed)
+    }
+
+    /// Switches retries off, or on again as far as the environment allows them.
+    pub(crate) fn set_retries(&self, on: bool) {
+        self.stilled.store(!on, Ordering::Relaxed);
     }
 
     /// When the server was last heard.

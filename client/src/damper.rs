@@ -94,6 +94,14 @@ impl Damper {
         Dependency::new(Arc::clone(&self.handle), state)
     }
 
+    /// The kill switch: turns all retries of this client off at once, or on again. Off is what `DAMPER_NO_RETRY` is
+    /// at the start: operations that wait for a retry end with
+    /// [`StopReason::RetriesOff`](crate::StopReason::RetriesOff) instead, new ones get one attempt, and attempts are
+    /// counted and reported. It cannot turn on what the environment has turned off.
+    pub fn set_retries(&self, on: bool) {
+        self.handle.core.set_retries(on);
+    }
+
     /// Delivers all totals now.
     ///
     /// # Errors

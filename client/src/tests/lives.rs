@@ -228,3 +228,35 @@ async fn a_flush_takes_five_seconds_at_most() {
     damper.flush().await.unwrap_err();
     assert!(start.elapsed() <= ms(5001), "{:?}", start.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_kill_switch_stops_retries_that_wait_and_can_be_turned_back() {
+    let fake = slow();
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let under_way = three_under_way(&dependency).await;
+    damper.set_retries(false);
+    assert!(damper.health().retries_off);
+    let asks = fake.asks.lock().len();
+    for operation in under_way {
+        assert_eq!(operation.await.unwrap(), StopReason::RetriesOff);
+    }
+    let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::RetriesOff, 1));
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "nobody asks");
+    assert_eq!(dependency.totals().physical, 4, "no retry");
+    damper.flush().await.unwrap();
+    damper.set_retries(true);
+    assert!(!damper.health().retries_off);
+    assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kill_switch_turns_nothing_on_that_the_environment_turned_off() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = Damper::builder("").build_over(Arc::clone(&fake) as Arc<dyn Transport>, Switch::NoRetry);
+    damper.set_retries(true);
+    let error = call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::RetriesOff);
+    assert!(damper.health().retries_off);
+}

@@ -180,7 +180,7 @@ impl Run {
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !in_runtime() || !self.core().switch.retries() || self.state().is_private();
+        let off = !in_runtime() || !self.core().retries() || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
