@@ -68,7 +68,7 @@ impl Damper {
     ///
     /// [`BuildError`] if one of them cannot be used.
     pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env(Box::new(|name| std::env::var(name).ok())).build()
+        Builder::from_env(Box::new(builder::variable)).build()
     }
 
     /// A client that leaves everything alone: one attempt for each operation, no traffic, no tasks. For tests,

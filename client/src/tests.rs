@@ -5,7 +5,7 @@ mod deadlines;
 mod fleets;
 mod leases;
 mod lives;
-mod logs;
+pub(crate) mod logs;
 mod nesting;
 mod opinions;
 mod outages;

@@ -9,18 +9,18 @@ use super::*;
 
 /// Notes the damper's events: level and message.
 #[derive(Clone, Default)]
-pub(super) struct Logs(Arc<Mutex<Vec<(Level, String)>>>);
+pub(crate) struct Logs(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Logs {
     /// Of this thread, while the guard lives.
-    pub(super) fn of_this_thread() -> (Self, DefaultGuard) {
+    pub(crate) fn of_this_thread() -> (Self, DefaultGuard) {
         let logs = Self::default();
         let subscriber = tracing_subscriber::registry().with(logs.clone());
         (logs, tracing::subscriber::set_default(subscriber))
     }
 
     /// The messages from informative to grave, and forgets them.
-    pub(super) fn take(&self) -> Vec<(Level, String)> {
+    pub(crate) fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut *self.0.lock())
     }
 }
