@@ -2,6 +2,7 @@
 
 mod ask;
 mod dependency;
+mod names;
 mod sync;
 mod watch;
 
@@ -9,7 +10,7 @@ pub(crate) use ask::Answer;
 pub(crate) use dependency::{DependencyState, Waiting};
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,6 +32,9 @@ use crate::{
     totals::Count,
     transport::{Fault, Transport},
 };
+
+/// Most dependencies of one client. What more are named get one attempt for each operation and are not reported.
+pub const MAX_DEPENDENCIES: usize = 1000;
 
 /// What the environment allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +89,10 @@ pub(crate) struct Core {
     pub(crate) baggage_skipped: Count,
     pub(crate) status: Mutex<Status>,
     dependencies: RwLock<HashMap<Arc<str>, Arc<DependencyState>>>,
+    /// The table has been found full.
+    full: AtomicBool,
+    /// Names that cannot be one, as they were logged.
+    misnamed: Mutex<BTreeSet<String>>,
     ids: Count,
     /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
     heard: AtomicU64,
@@ -168,6 +176,8 @@ impl Core {
             baggage_skipped: Count::default(),
             status: Mutex::default(),
             dependencies: RwLock::default(),
+            full: AtomicBool::new(false),
+            misnamed: Mutex::default(),
             ids: Count::default(),
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
@@ -179,31 +189,8 @@ impl Core {
         }
     }
 
-    pub(crate) fn dependency(&self, name: &str) -> Arc<DependencyState> {
-        if let Some(known) = self.dependencies.read().get(name) {
-            return Arc::clone(known);
-        }
-        let mut dependencies = self.dependencies.write();
-        if let Some(known) = dependencies.get(name) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = Arc::from(name);
-        let fresh = Arc::new(DependencyState::new(
-            Arc::clone(&name),
-            self.observer.clone(),
-            self.switch == Switch::Observe,
-            self.clock.now(),
-        ));
-        dependencies.insert(name, Arc::clone(&fresh));
-        fresh
-    }
-
     pub(crate) fn all_dependencies(&self) -> Vec<Arc<DependencyState>> {
         self.dependencies.read().values().map(Arc::clone).collect()
-    }
-
-    fn known_dependency(&self, name: &str) -> Option<Arc<DependencyState>> {
-        self.dependencies.read().get(name).map(Arc::clone)
     }
 
     /// A number that no other operation or request of this client has.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::{
     Dependency,
-    core::{Core, DependencyState, Switch},
+    core::{Core, Switch},
 };
 
 /// How long the server may take to confirm what is flushed.
@@ -80,16 +80,16 @@ impl Damper {
 
     /// The dependency of this name: 1 to 128 bytes of printable text. The same name gives the same dependency.
     ///
-    /// A name that cannot be one is a mistake that must not take the service down: it is logged, and its
-    /// operations get one attempt each and are not reported.
+    /// A name that cannot be one is a mistake that must not take the service down: it is logged once, and its
+    /// operations get one attempt each and are not reported. So do those of a name beyond the first
+    /// [`MAX_DEPENDENCIES`](crate::MAX_DEPENDENCIES): dependencies are never forgotten, and names that are made of
+    /// data would fill memory and syncs. Each call for such a name gives a dependency of its own, whose totals
+    /// nobody adds up.
     #[must_use]
     pub fn dependency(&self, name: &str) -> Dependency {
         let state = match damper_protocol::name_fault(name) {
             None => self.handle.core.dependency(name),
-            Some(fault) => {
-                tracing::error!(target: "damper", name = name.escape_debug().to_string(), "the dependency's name {fault}");
-                Arc::new(DependencyState::private(name, self.handle.core.clock.now()))
-            }
+            Some(fault) => self.handle.core.misnamed(name, fault),
         };
         Dependency::new(Arc::clone(&self.handle), state)
     }

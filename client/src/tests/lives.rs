@@ -1,6 +1,8 @@
 //! How clients and operations begin and end.
 
-use super::*;
+use tracing::Level;
+
+use super::{logs::Logs, *};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_future_returns_its_token_and_counts_as_abandoned() {
@@ -259,4 +261,38 @@ async fn the_kill_switch_turns_nothing_on_that_the_environment_turned_off() {
     let error = call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
     assert_eq!(error.reason, StopReason::RetriesOff);
     assert!(damper.health().retries_off);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_a_thousand_dependencies_and_one_line_about_more() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let all: Vec<_> =
+        (0..crate::MAX_DEPENDENCIES).map(|number| damper.dependency(&format!("d{number}"))).collect();
+    for _ in 0..3 {
+        let more = damper.dependency("one more");
+        let error = call(safe(&more), vec![transient()]).await.unwrap_err();
+        assert_eq!((error.reason, more.totals().physical), (StopReason::RetriesOff, 1));
+    }
+    damper.flush().await.unwrap();
+    assert_eq!(fake.syncs.lock().last().unwrap().dependencies.len(), all.len());
+    assert_eq!(call(safe(&damper.dependency("d0")), vec![transient()]).await.unwrap(), 2);
+    let said: Vec<_> = logs.take().into_iter().map(|(level, _)| level).collect();
+    assert_eq!(said, [Level::ERROR]);
+}
+
+#[test]
+fn names_that_cannot_be_one_are_logged_once_and_not_without_end() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let damper = Damper::inert();
+    for _ in 0..3 {
+        let _ = damper.dependency("a\nb");
+        let _ = damper.dependency(&"x".repeat(1_000_000));
+    }
+    assert_eq!(logs.take().len(), 2);
+    for number in 0..1000 {
+        let _ = damper.dependency(&format!("\n{number}"));
+    }
+    assert_eq!(logs.take().len(), 99, "up to a hundred, and that there will be no more");
 }
