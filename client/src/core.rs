@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -99,7 +99,8 @@ pub(crate) struct Core {
     shut_down: AtomicBool,
     /// Retries are switched off while it runs.
     stilled: AtomicBool,
-    started: AtomicBool,
+    /// The background tasks that run.
+    running: AtomicU8,
     parts: tokio::sync::Mutex<sync::Parts>,
     sync_soon: Notify,
     server_is_back: Notify,
@@ -182,7 +183,7 @@ impl Core {
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
             stilled: AtomicBool::new(false),
-            started: AtomicBool::new(false),
+            running: AtomicU8::new(0),
             parts: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
             server_is_back: Notify::new(),
@@ -279,27 +280,54 @@ impl Core {
         }
     }
 
-    /// Starts the background tasks, once, if this is a tokio runtime. They start again on the next call if their
-    /// runtime ends before the client does.
+    /// Starts the background tasks that do not run, if this is a tokio runtime. One that ends before the client does,
+    /// with its runtime or by a panic, starts again on the next call.
     pub(crate) fn start(self: &Arc<Self>, stop: &tokio::sync::watch::Sender<()>) {
-        if self.switch == Switch::Inert || self.started.load(Ordering::Relaxed) || self.is_shut_down() {
+        let all_run = self.running.load(Ordering::Relaxed) == Task::Sync.bit() | Task::Watch.bit();
+        if all_run || self.switch == Switch::Inert || self.is_shut_down() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.started.swap(true, Ordering::Relaxed) {
-            return;
+        if let Some(running) = Running::claim(self, Task::Sync) {
+            runtime.spawn(sync::run(running, stop.subscribe()));
         }
-        let started = Started(Arc::clone(self));
-        runtime.spawn(sync::run(started, stop.subscribe()));
-        runtime.spawn(watch::run(Arc::clone(self), stop.subscribe()));
+        if let Some(running) = Running::claim(self, Task::Watch) {
+            runtime.spawn(watch::run(running, stop.subscribe()));
+        }
     }
 }
 
-/// Lives as long as the tasks do.
-struct Started(Arc<Core>);
+/// What runs in the background.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    Sync,
+    Watch,
+}
 
-impl Drop for Started {
+impl Task {
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Sync => 1,
+            Self::Watch => 2,
+        }
+    }
+}
+
+/// Lives as long as its task does, so that there is one of a kind.
+struct Running {
+    core: Arc<Core>,
+    task: Task,
+}
+
+impl Running {
+    fn claim(core: &Arc<Core>, task: Task) -> Option<Self> {
+        let before = core.running.fetch_or(task.bit(), Ordering::Relaxed);
+        (before & task.bit() == 0).then(|| Self { core: Arc::clone(core), task })
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.started.store(false, Ordering::Relaxed);
+        self.core.running.fetch_and(!self.task.bit(), Ordering::Relaxed);
     }
 }

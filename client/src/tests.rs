@@ -9,6 +9,7 @@ pub(crate) mod logs;
 mod nesting;
 mod opinions;
 mod outages;
+mod panics;
 mod queries;
 mod retries;
 mod rules;

@@ -6,7 +6,7 @@ use damper_protocol::{SyncDependency, SyncRequest, SyncResponse};
 use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Path, Started, Switch};
+use super::{Core, DependencyState, Path, Running, Switch};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
@@ -46,8 +46,8 @@ impl Default for Parts {
 }
 
 /// Syncs until the last handle is gone, and once more then.
-pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
-    let core = Arc::clone(&started.0);
+pub(super) async fn run(running: Running, mut stop: Receiver<()>) {
+    let core = Arc::clone(&running.core);
     let mut pace = Pace { rejections: 0, rng: core.rng() };
     while !core.is_shut_down() {
         let outcome = core.sync().await.map(|synced| synced.next);

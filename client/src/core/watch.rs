@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use sse_stream::{Sse, SseByteStream};
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, Path};
+use super::{Core, Path, Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
@@ -39,10 +39,11 @@ const BACK_WITHIN: Duration = Duration::from_secs(2);
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Watches until the last handle is gone.
-pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
+pub(super) async fn run(running: Running, mut stop: Receiver<()>) {
+    let core = Arc::clone(&running.core);
     let rng = core.rng();
     let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None, pause: Duration::ZERO };
-    loop {
+    while !watch.core.is_shut_down() {
         tokio::select! {
             biased;
             _ = stop.changed() => return,
@@ -58,6 +59,22 @@ pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
             }
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+/// The stream is open, until this goes, however that comes.
+struct Watching(Arc<Core>);
+
+impl Watching {
+    fn of(core: &Arc<Core>) -> Self {
+        core.status.lock().watching = true;
+        Self(Arc::clone(core))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.status.lock().watching = false;
     }
 }
 
@@ -82,10 +99,10 @@ impl Watch {
         match timeout(OPEN_WITHIN, opening).await.unwrap_or(Err(Fault::NoAnswer)) {
             Ok(stream) => {
                 self.core.answered(Path::Watch);
-                self.core.status.lock().watching = true;
+                let watching = Watching::of(&self.core);
                 self.follow(stream).await;
+                drop(watching);
                 least_failures = AFTER_A_BREAK;
-                self.core.status.lock().watching = false;
             }
             Err(fault @ Fault::Rejected(_)) => self.core.faulted(Path::Watch, fault),
             Err(Fault::Busy(pause) | Fault::Unavailable(pause)) => self.pause = pause,
