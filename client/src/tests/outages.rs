@@ -235,3 +235,37 @@ async fn a_server_that_says_that_it_is_not_ready_is_asked_once_for_each_operatio
     }
     assert_eq!(damper.health().server, crate::Reachability::Down);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_and_goes_each_second_frees_no_burst() {
+    for grants in [false, true] {
+        let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let is_up = Arc::clone(&up);
+        let fake = Fake::new(move |_| match (is_up.load(Ordering::Relaxed), grants) {
+            (true, true) => Step::at_once(Ok(granted())),
+            (true, false) => Step::at_once(Ok(answer(Decision::Shed, Reason::QueueFull))),
+            (false, _) => Step::at_once(Err(Fault::Unreachable)),
+        });
+        *fake.told.lock() =
+            Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 }));
+        let dependency = client(&fake).dependency("d");
+        let emergency = || dependency.totals().emergency;
+        for second in 0..60 {
+            let before = emergency();
+            let start = Instant::now();
+            while start.elapsed() < ms(1000) {
+                call(safe(&dependency), vec![]).await.unwrap();
+                let retried = tokio::time::timeout(ms(10), call(safe(&dependency), vec![transient()])).await;
+                drop(retried);
+                tokio::time::sleep(ms(5)).await;
+            }
+            assert!(emergency() - before <= 2, "second {second}, grants: {grants}");
+            let is_up = second % 2 == 1;
+            up.store(is_up, Ordering::Relaxed);
+            *fake.sync_fault.lock() = (!is_up).then_some(Fault::Unreachable);
+        }
+        let all = emergency();
+        assert!(all <= 61, "{all} in a minute, one a second at most, grants: {grants}");
+        assert!(grants || all >= 10, "{all}: the outages were some");
+    }
+}
