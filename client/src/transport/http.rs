@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
@@ -95,7 +95,7 @@ impl Transport for Http {
         }
         let opened = async {
             let response = send(request).await?;
-            if !is_event_stream(&response) {
+            if response.status() != StatusCode::OK || !is_event_stream(&response) {
                 return Err(Fault::Rejected(response.status().as_u16()));
             }
             Ok(response.bytes_stream().map_err(|_| Fault::NoAnswer).boxed())

@@ -208,6 +208,46 @@ async fn a_breaker_that_the_watch_opens_stops_attempts_and_closing_lets_them_pas
     eventually(async || succeeds().await.is_ok()).await;
 }
 
+/// What a watch is answered, and what the client's health says then.
+const NO_STREAMS: [(u16, &str, Reachability); 10] = [
+    (204, "text/event-stream", Reachability::Rejected(204)),
+    (302, "text/plain", Reachability::Rejected(302)),
+    (401, "application/problem+json", Reachability::Rejected(401)),
+    (403, "application/problem+json", Reachability::Rejected(403)),
+    (404, "text/html", Reachability::Rejected(404)),
+    (200, "text/html", Reachability::Rejected(200)),
+    // Asks and syncs tell an outage, not the watch.
+    (408, "text/plain", Reachability::Up),
+    (429, "application/problem+json", Reachability::Up),
+    (500, "text/html", Reachability::Up),
+    (503, "application/problem+json", Reachability::Up),
+];
+
+#[tokio::test]
+async fn no_answer_ends_the_watch_for_ever() {
+    let cases = NO_STREAMS.map(|(status, kind, expected)| async move {
+        let server = Server::start().await;
+        server.no_stream(Some((status, kind)));
+        let damper = damper(&server);
+        let dependency = damper.dependency("payments");
+        let succeeds = async || dependency.operation("test").call(|_| async { Ok::<_, Failure>(()) }).await;
+        succeeds().await.unwrap();
+        eventually(async || server.watches() >= 2).await;
+        eventually(async || damper.health().since_sync.is_some()).await;
+        let health = damper.health();
+        assert_eq!((health.server, health.watching), (expected, false), "{status} {kind}");
+        succeeds().await.unwrap();
+
+        server.no_stream(None);
+        let breaker = json!({"state":"open","version":7,"open_for_ms":60000});
+        server.event("breaker", json!({"dependency":"payments","breaker":breaker}));
+        eventually(async || succeeds().await.is_err()).await;
+        let health = damper.health();
+        assert_eq!((health.server, health.watching), (Reachability::Up, true), "{status} {kind}: mended");
+    });
+    futures_util::future::join_all(cases).await;
+}
+
 #[tokio::test]
 async fn syncs_carry_cumulative_totals_and_the_baseline_of_the_last_answer() {
     let server = Server::start().await;
