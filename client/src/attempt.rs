@@ -11,22 +11,21 @@ use crate::{
     clock::Moment,
     context::{self, Context},
     operation::Life,
+    scope::Place,
     wire::ms_down,
 };
 
 /// One attempt of an operation, as its closure sees it. Cheap to clone.
 #[derive(Clone)]
 pub struct Attempt {
-    life: Arc<Life>,
-    number: u32,
-    end: Option<Moment>,
+    pub(crate) life: Arc<Life>,
+    /// 0 before the first.
+    pub(crate) number: u32,
+    /// When it is cut off.
+    pub(crate) end: Option<Moment>,
 }
 
 impl Attempt {
-    pub(crate) fn new(life: Arc<Life>, number: u32, end: Option<Moment>) -> Self {
-        Self { life, number, end }
-    }
-
     /// Its number, from 1.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -61,9 +60,14 @@ impl Attempt {
         self.life.claims()
     }
 
+    /// Attempts that foreign layers have made before the request that it serves.
+    pub(crate) fn foreign_attempts(&self) -> u32 {
+        self.life.outer().map_or(0, Scope::foreign_attempts)
+    }
+
     /// Notes that something in it has spent retries of its own.
     pub(crate) fn spend(&self) {
-        self.life.spend();
+        self.life.spend(self.number);
     }
 
     /// The key by which the dependency recognises a repeat, the same for every attempt; `None` unless the
@@ -74,6 +78,14 @@ impl Attempt {
             Idempotency::Keyed(key) => Some(key),
             _ => None,
         }
+    }
+
+    /// The same key as a value for the header `Idempotency-Key`: a quoted string, as its draft has it. `None` too for a
+    /// key that such a string cannot hold, because it is not printable ASCII. Services that want it bare are sent
+    /// [the key](Self::idempotency_key) itself.
+    #[must_use]
+    pub fn idempotency_header(&self) -> Option<HeaderValue> {
+        context::string_item(self.idempotency_key()?)
     }
 
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.
@@ -123,15 +135,22 @@ impl Attempt {
         self.life.saw_foreign(context::foreign_attempts_of_response(headers));
     }
 
-    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell.
+    /// Says whether this attempt can have had an effect, if its code knows better than its error will tell. Of no
+    /// effect once the attempt has ended.
     pub fn note_dispatch(&self, dispatch: Dispatch) {
-        self.life.note_dispatch(dispatch);
+        self.life.note_dispatch(self.number, dispatch);
     }
 
     /// Says that a connection of [`Profile::stream`](crate::Profile::stream) has brought something: the next wait
     /// is a short one again. Of no effect elsewhere.
     pub fn progressed(&self) {
-        self.life.progressed();
+        self.life.progress(self.number);
+    }
+}
+
+impl Place for Attempt {
+    fn scope(&self) -> Scope {
+        Self::scope(self)
     }
 }
 

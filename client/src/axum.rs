@@ -104,9 +104,8 @@ where
 /// failure of a dependency 502. If this layer has retried, the response forbids its caller to do so again.
 impl<E> IntoResponse for CallError<E> {
     fn into_response(self) -> Response {
-        let pause = self.failure.as_ref().and_then(|failure| failure.retry_after);
-        let mut response = problem(self.reason, &self.to_string(), pause);
-        if self.attempts > 1 {
+        let mut response = problem(self.reason, &self.to_string(), self.retry_after);
+        if self.has_retried {
             refuse_retries(response.headers_mut());
         }
         response
@@ -158,6 +157,22 @@ mod tests {
             let says_when = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
             let told = matches!(response.status().as_u16(), 429 | 503);
             assert_eq!(says_when, told.then_some("2"), "{reason}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_layer_that_has_retried_forbids_its_caller_to() {
+        use crate::{Damper, Failure, Idempotency, testing::FakeServer};
+        let client = FakeServer::granting().client_of(Damper::builder("").seed(1));
+        let operation = || client.dependency("d").operation("get").idempotency(Idempotency::Safe);
+        let fails = |class| move |_| async move { Err::<(), _>(Failure::new(class)) };
+        let retried = operation().call(fails(damper_protocol::FailureClass::Transient)).await;
+        let once = operation().call(fails(damper_protocol::FailureClass::Fatal)).await;
+        for (outcome, forbids) in [(retried, true), (once, false)] {
+            let response = outcome.unwrap_err().into_response();
+            let said = response.headers().get("damper-retry").map(|value| value.to_str().unwrap());
+            assert_eq!(said, forbids.then_some("no"));
+            assert_eq!(response.headers().contains_key("x-should-retry"), forbids);
         }
     }
 }

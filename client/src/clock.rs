@@ -1,11 +1,18 @@
 //! The one place that reads the clock; everything else is told what time it is.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
 /// A point in time, counted from the moment at which the client was built.
 pub(crate) type Moment = Duration;
+
+/// The clock that dates are counted from, and that people set. It is read once for what a message says; from there on
+/// a wait is a [`Duration`] of the other clock.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::now()
+}
 
 /// Turns the runtime's monotonic clock into [`Moment`]s.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ mod foreign;
 mod inbound;
 mod timeouts;
 
+pub(crate) use dictionary::string_item;
 pub(crate) use foreign::of_response as foreign_attempts_of_response;
 pub use inbound::Inbound;
 

@@ -24,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
-    Hooks,
+    Deadline, Hooks,
     backoff::{fresh_rng, nanos},
     clock::{Clock, Moment},
     link::Link,
@@ -101,6 +101,8 @@ pub(crate) struct Core {
     stilled: AtomicBool,
     /// The background tasks that run.
     running: AtomicU8,
+    /// It has been said that operations without a deadline get one.
+    told_of_deadline: AtomicBool,
     parts: tokio::sync::Mutex<sync::Parts>,
     sync_soon: Notify,
     server_is_back: Notify,
@@ -114,7 +116,8 @@ pub(crate) struct Status {
     pub(crate) mode: Mode,
     pub(crate) last_sync: Option<Moment>,
     pub(crate) watching: bool,
-    /// Syncs fail, or the breaker towards the server has opened, and what failed has not worked since.
+    /// It has been said that syncs fail or that the breaker towards the server has opened, and what failed has not
+    /// worked since.
     pub(crate) away: bool,
     syncs_fail: bool,
     /// Dependencies of which it keeps no record.
@@ -184,6 +187,7 @@ impl Core {
             shut_down: AtomicBool::new(false),
             stilled: AtomicBool::new(false),
             running: AtomicU8::new(0),
+            told_of_deadline: AtomicBool::new(false),
             parts: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
             server_is_back: Notify::new(),
@@ -208,6 +212,15 @@ impl Core {
     pub(crate) fn owner(&self) -> &str {
         let name = self.identity.name.as_deref().or(self.tenant.as_deref());
         name.unwrap_or(&self.identity.id)
+    }
+
+    /// The deadline of operations that were given none: said once, because it can surprise.
+    pub(crate) fn default_deadline(&self, is_inside: bool) -> Deadline {
+        let said = is_inside || self.switch == Switch::Inert || self.told_of_deadline.load(Ordering::Relaxed);
+        if !said && !self.told_of_deadline.swap(true, Ordering::Relaxed) {
+            tracing::info!(target: "damper", "operations that are given no deadline are over after 10 s");
+        }
+        Deadline::default()
     }
 
     /// A random source for one use.

@@ -62,7 +62,7 @@ impl Damper {
 
     /// A client as the environment describes it: `DAMPER_ENDPOINT` (default `http://127.0.0.1:7117`),
     /// `DAMPER_TENANT`, `DAMPER_CREDENTIAL_FILE` (a file that holds the credential), and the switches of
-    /// [`Builder::build`].
+    /// [`Builder::build`]. An endpoint or a tenant that is set and empty counts as not set, with a warning.
     ///
     /// # Errors
     ///

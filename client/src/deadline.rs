@@ -99,15 +99,27 @@ impl Limit {
         self.left(now).is_none_or(|left| wait.saturating_add(LEAST_ATTEMPT) <= left)
     }
 
-    /// When an attempt that starts at `now` has to end. Only the connections of a stream may last for ever.
-    pub(crate) fn end_of_attempt(self, now: Moment, endless: bool) -> Option<Moment> {
-        let backstop = (!endless).then(|| now.saturating_add(BACKSTOP));
-        self.0.or(backstop)
+    /// When an attempt that starts at `now` has to end that may take so long. Only the connections of a stream may
+    /// last for ever.
+    pub(crate) fn end_of_attempt(
+        self,
+        now: Moment,
+        timeout: Option<Duration>,
+        endless: bool,
+    ) -> Option<Moment> {
+        match (self.0, timeout) {
+            (None, None) if endless => None,
+            (until, None) => until.or_else(|| Some(now.saturating_add(BACKSTOP))),
+            (until, Some(timeout)) => {
+                let end = now.saturating_add(timeout);
+                Some(until.map_or(end, |until| until.min(end)))
+            }
+        }
     }
 
-    /// True if it is the caller's own deadline that ends an attempt, not the backstop.
-    pub(crate) fn is_own(self) -> bool {
-        self.0.is_some()
+    /// True if an attempt that ends then is ended by the caller's own deadline.
+    pub(crate) fn is_end(self, end: Option<Moment>) -> bool {
+        self.0.is_some() && self.0 == end
     }
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Facts<'a> {
     /// The caller's hook forbids them.
     pub(crate) dropped: bool,
     pub(crate) failure: &'a Failure,
-    /// The failure before it, if there was one.
-    pub(crate) previous: Option<&'a Failure>,
+    /// How many failures so far were misdirections, this one included.
+    pub(crate) misdirections: u32,
     /// The operation may be repeated whatever became of the attempt.
     pub(crate) repeatable: bool,
     pub(crate) held_for: Duration,
@@ -50,7 +50,7 @@ pub(crate) fn after_failure(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration
     if facts.dropped {
         return Err(StopReason::DroppedByHook);
     }
-    if !is_retryable(facts.failure, facts.previous) {
+    if !is_retryable(facts.failure) || facts.misdirections > 1 {
         return Err(StopReason::NotRetryable);
     }
     if facts.profile.is_endless() && facts.attempt >= MOST_FRUITLESS {
@@ -76,15 +76,14 @@ pub(crate) fn after_failure(facts: &Facts<'_>, rng: &mut Rng) -> Result<Duration
     Ok(wait)
 }
 
-fn is_retryable(failure: &Failure, previous: Option<&Failure>) -> bool {
+fn is_retryable(failure: &Failure) -> bool {
     let class = matches!(failure.class, FailureClass::Transient | FailureClass::RateLimited);
-    class && !failure.do_not_retry && !is_misdirected_again(failure, previous)
+    class && !failure.do_not_retry
 }
 
-/// A request that went to the wrong place, or too early, is sent again once: on a new connection or in time.
-fn is_misdirected_again(failure: &Failure, previous: Option<&Failure>) -> bool {
-    let misdirected = |failure: &Failure| matches!(failure.code.as_deref(), Some("421" | "425"));
-    misdirected(failure) && previous.is_some_and(misdirected)
+/// A request that went to the wrong place, or too early: it is sent again once, on a new connection or in time.
+pub(crate) fn is_misdirected(failure: &Failure) -> bool {
+    matches!(failure.code.as_deref(), Some("421" | "425"))
 }
 
 /// The own backoff, or the pause that the dependency or the fleet asks for if that is longer. A wait that does not
@@ -136,7 +135,7 @@ mod tests {
             owns: true,
             dropped: false,
             failure,
-            previous: None,
+            misdirections: 0,
             repeatable: true,
             held_for: Duration::ZERO,
             suppressed: false,
@@ -215,7 +214,7 @@ mod tests {
     fn a_misdirected_request_is_sent_again_once() {
         let misdirected = transient().with_dispatch(Dispatch::NotProcessed).with_code("421");
         assert!(decide(&Facts { repeatable: false, ..facts(&misdirected) }).is_ok());
-        let again = Facts { previous: Some(&misdirected), ..facts(&misdirected) };
+        let again = Facts { misdirections: 2, ..facts(&misdirected) };
         assert_eq!(decide(&again), Err(StopReason::NotRetryable));
     }
 

@@ -31,6 +31,7 @@ impl Dependency {
     }
 
     /// One logical operation on it. The name is for logs: a verb such as `charge`, not an id.
+    #[inline]
     pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> Operation {
         Operation::new(self.clone(), name.into())
     }

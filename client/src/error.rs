@@ -72,7 +72,7 @@ stop_reasons! {
     RefusedOtherwise = "refused_otherwise",
     /// The server does not accept this client's asks: a mistake in the set-up, not an outage.
     AskRejected = "ask_rejected",
-    /// No server answered, and the emergency budget is empty.
+    /// No server answered, and the emergency budget is empty. It has nothing for hedges.
     EmergencyExhausted = "emergency_exhausted",
     /// No server answered in time, and the dependency fails closed.
     FailClosed = "fail_closed",
@@ -161,13 +161,15 @@ impl From<Reason> for StopReason {
     }
 }
 
-/// An operation that did not succeed. Its [`source`](Error::source) is the caller's own error.
+/// An operation that did not succeed. Its [`source`](Error::source) is the caller's own error, or its
+/// [`Failure`] where there is none.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallError<E> {
     /// Why it ended.
     pub reason: StopReason,
-    /// What went wrong last; `None` if no attempt was made.
+    /// What went wrong last. Where no attempt was made it is the refusal: rejected by the caller itself and never
+    /// sent. `None` only where a classifier says that nothing has failed.
     pub failure: Option<Box<Failure>>,
     /// Attempts that were started.
     pub attempts: u32,
@@ -178,6 +180,12 @@ pub struct CallError<E> {
     pub ambiguous: bool,
     /// What may be done about that: the declared recovery mode, if the effect is unknown and one was declared.
     pub recovery: Option<RecoveryMode>,
+    /// When it may fare better, as far as that is known: the dependency's pause, or what the server or its breaker
+    /// said to a refusal.
+    pub retry_after: Option<Duration>,
+    /// The retries were this operation's own, and there were some.
+    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "told by the adapter for axum alone"))]
+    pub(crate) has_retried: bool,
     /// The failed attempts, the latest 16 of them, oldest first.
     pub history: Vec<Past>,
 }
@@ -198,8 +206,27 @@ impl<E> CallError<E> {
     /// Splits the caller's own error off.
     #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
     pub(crate) fn split<F>(self) -> (CallError<F>, Option<E>) {
-        let Self { reason, failure, attempts, last, ambiguous, recovery, history } = self;
-        (CallError { reason, failure, attempts, last: None, ambiguous, recovery, history }, last)
+        let Self { reason, failure, attempts, last, ambiguous, recovery, retry_after, has_retried, history } =
+            self;
+        let rest = CallError {
+            reason,
+            failure,
+            attempts,
+            last: None,
+            ambiguous,
+            recovery,
+            retry_after,
+            has_retried,
+            history,
+        };
+        (rest, last)
+    }
+
+    /// True if the operation has spent retries of its own: whoever passes the failure on has to forbid its own caller
+    /// to retry ([`refuse_retries`](crate::refuse_retries)), or attempts multiply. The axum response does.
+    #[must_use]
+    pub const fn has_retried(&self) -> bool {
+        self.has_retried
     }
 
     /// True if the last attempt provably had no effect, or none was made.
@@ -212,7 +239,7 @@ impl<E> CallError<E> {
 impl<E> fmt::Display for CallError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.failure, self.attempts) {
-            (None, 0) => write!(f, "not attempted: {}", self.reason),
+            (_, 0) => write!(f, "not attempted: {}", self.reason),
             (None, attempts) => write!(f, "{} after {attempts} attempts", self.reason),
             (Some(failure), 1) => write!(f, "{} after 1 attempt: {failure}", self.reason),
             (Some(failure), attempts) => write!(f, "{} after {attempts} attempts: {failure}", self.reason),
@@ -222,7 +249,8 @@ impl<E> fmt::Display for CallError<E> {
 
 impl<E: Error + 'static> Error for CallError<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.last.as_ref().map(|error| error as &(dyn Error + 'static))
+        let failure = || self.failure.as_deref().map(|failure| failure as &(dyn Error + 'static));
+        self.last.as_ref().map(|error| error as &(dyn Error + 'static)).or_else(failure)
     }
 }
 
@@ -261,6 +289,8 @@ mod tests {
             last: Some(fmt::Error),
             ambiguous: true,
             recovery: None,
+            retry_after: None,
+            has_retried: false,
             history: Vec::new(),
         };
         assert!(error.source().unwrap().is::<fmt::Error>());

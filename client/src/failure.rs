@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 use damper_protocol::{Dispatch, FailureClass, FailureReason, FailureReport, FailureSource};
 use http::{HeaderMap, StatusCode};
 
-use crate::classify::grpc;
+use crate::{StopReason, classify::grpc};
 
 /// What went wrong with one attempt, on axes that stay apart: the class says what, the source who, the dispatch
 /// whether there can have been an effect.
@@ -39,6 +39,8 @@ pub struct Failure {
     pub do_not_retry: bool,
     /// The dependency's own word for it, for people: `503`, `ECONNRESET`.
     pub code: Option<Cow<'static, str>>,
+    /// Somebody has said that it must not be retried, which no classifier can overrule.
+    pub(crate) vetoed: bool,
     /// Nobody knows what it means.
     pub(crate) unclassified: bool,
     /// Headers about retries that could not be read.
@@ -58,6 +60,7 @@ impl Failure {
             retry_after: None,
             do_not_retry: false,
             code: None,
+            vetoed: false,
             unclassified: false,
             unread: 0,
         }
@@ -155,7 +158,7 @@ impl Failure {
     /// The same, never to be retried.
     #[must_use]
     pub fn never_retried(self) -> Self {
-        Self { do_not_retry: true, ..self }
+        Self { do_not_retry: true, vetoed: true, ..self }
     }
 
     /// The same with the dependency's own word for it.
@@ -180,9 +183,33 @@ impl Failure {
             .with_code("deadline")
     }
 
+    /// What an operation means that was not attempted. Who called it from an operation of its own must not repeat
+    /// that in the place of the one that was refused; only a lack of time is none outside.
+    pub(crate) fn refused(reason: StopReason) -> Self {
+        let refused =
+            Self::new(FailureClass::Transient).with_dispatch(Dispatch::NotSent).rejected_by_caller();
+        Self { do_not_retry: !reason.is_timeout(), ..refused.with_code(reason.as_str()) }
+    }
+
     /// An attempt that did not end by itself.
     pub(crate) fn timed_out() -> Self {
         Self::new(FailureClass::Transient).with_reason(FailureReason::Timeout).with_code("timeout")
+    }
+
+    /// The same, forbidden by whoever answered.
+    pub(crate) fn veto(&mut self) {
+        self.do_not_retry = true;
+        self.vetoed = true;
+    }
+
+    /// An opinion on an error, and what the error itself says that no opinion can take back: its veto, and its pause
+    /// if the opinion has none.
+    pub(crate) fn heeding(self, told: &Self) -> Self {
+        Self {
+            do_not_retry: self.do_not_retry || told.vetoed,
+            retry_after: self.retry_after.or(told.retry_after),
+            ..self
+        }
     }
 
     /// True if the attempt provably had no effect.

@@ -79,6 +79,8 @@ pub(crate) struct Stream {
     pub(crate) refused: Option<Fault>,
     pub(crate) chunks: Vec<(Duration, Vec<u8>)>,
     pub(crate) ends: bool,
+    /// It breaks after them instead.
+    pub(crate) breaks: bool,
 }
 
 impl Stream {
@@ -87,9 +89,10 @@ impl Stream {
             sleep(pause).await;
             Ok(Bytes::from(chunk))
         });
-        match self.ends {
-            true => chunks.boxed(),
-            false => chunks.chain(stream::pending()).boxed(),
+        match (self.breaks, self.ends) {
+            (true, _) => chunks.chain(stream::iter([Err(Fault::NoAnswer)])).boxed(),
+            (false, true) => chunks.boxed(),
+            (false, false) => chunks.chain(stream::pending()).boxed(),
         }
     }
 }

@@ -47,9 +47,25 @@
 //!
 //! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
 //! `Retry-After` included, and [`StatusRules`] says what a dependency does differently. With the feature `http2`,
-//! resets of HTTP/2 streams are understood too. What cannot be told apart: an HTTP proxy that refuses a CONNECT is a
-//! connection that was not made, whatever its status; a certificate that is not trusted is recognised only as rustls
-//! reports it; HTTP/3 is not looked into; a re-send below the HTTP client stays invisible.
+//! resets of HTTP/2 streams are understood too.
+//!
+//! # What cannot be told apart
+//!
+//! - A connection that was not made has sent nothing and is made again, a handshake that the other side broke off
+//!   included. A certificate that is refused, on either side, and a server that does not speak TLS are fatal. They are
+//!   recognised as rustls reports them (as invalid data) and by the wording of OpenSSL; of other libraries, by the
+//!   word certificate. What is missed is retried, which costs tokens and does no harm. Under TLS 1.3 a server that
+//!   misses the client's certificate says so after the handshake: that looks like a connection that was cut.
+//! - A proxy that refuses a tunnel is a connection that was not made. reqwest tells a 407 from all other answers, and
+//!   it is not retried; 502 and 403 look alike, and are. A proxy that forwards requests without a tunnel answers them,
+//!   407 included, like the dependency itself.
+//! - reqwest and hyper send the body without waiting for the `100 Continue` that a request expects. An answer that
+//!   comes before the body is through counts by its status; if the server hangs up on the rest of the body, reqwest
+//!   may find the connection broken and not the answer, and nobody knows what became of the request.
+//! - HTTP/3 of reqwest is unstable and not looked into: its errors are unknown ones, which are not retried, may have
+//!   had an effect, and are counted ([`Dependency::unclassified`]).
+//! - A date in `Retry-After` is turned into a wait once. What is done to the clock during the wait has no effect.
+//! - A re-send below the HTTP client stays invisible.
 //!
 //! # One layer retries
 //!

@@ -17,6 +17,7 @@ use std::{
     future::{Future, Ready, ready},
     pin::pin,
     sync::Arc,
+    time::Duration,
 };
 
 use damper_protocol::RecoveryMode;
@@ -34,7 +35,8 @@ pub struct Operation {
     name: Cow<'static, str>,
     idempotency: Idempotency,
     recovery: Option<RecoveryMode>,
-    deadline: Deadline,
+    deadline: Option<Deadline>,
+    attempt_timeout: Option<Duration>,
     profile: Option<Profile>,
     /// On the heap, because most operations have none.
     opinions: Option<Box<Opinions>>,
@@ -48,19 +50,22 @@ struct Opinions {
 }
 
 impl Operation {
+    #[inline]
     pub(crate) fn new(dependency: Dependency, name: Cow<'static, str>) -> Self {
         Self {
             dependency,
             name,
             idempotency: Idempotency::default(),
             recovery: None,
-            deadline: Deadline::default(),
+            deadline: None,
+            attempt_timeout: None,
             profile: None,
             opinions: None,
         }
     }
 
     /// Whether a repeat does harm. Default: [`Idempotency::Unsafe`].
+    #[inline]
     pub fn idempotency(self, idempotency: Idempotency) -> Self {
         Self { idempotency, ..self }
     }
@@ -69,18 +74,28 @@ impl Operation {
     /// repeat (as [`Idempotency::Keyed`] does), [`RecoveryMode::Opaque`] forbids it whatever the idempotency; the
     /// other modes leave it to the idempotency and tell whoever handles the
     /// [error](CallError::recovery) what to do. Default: none.
+    #[inline]
     pub fn recovery(self, mode: RecoveryMode) -> Self {
         Self { recovery: Some(mode), ..self }
     }
 
-    /// When it has to be over. Default: 10 s after the call. Inside an attempt of another operation, or a request
-    /// whose deadline is known, never later than that one.
+    /// When it has to be over. Default: 10 s after the call, and never for a [stream](Profile::stream). Inside an
+    /// attempt of another operation, or a request whose deadline is known, never later than that one.
+    #[inline]
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
-        Self { deadline: deadline.into(), ..self }
+        Self { deadline: Some(deadline.into()), ..self }
+    }
+
+    /// How long each attempt may take. What is cut off after that is a transient failure with an unknown effect, of
+    /// which a retry may be made if there is time left. Default: all the time that the operation has.
+    #[inline]
+    pub fn attempt_timeout(self, timeout: Duration) -> Self {
+        Self { attempt_timeout: Some(timeout), ..self }
     }
 
     /// How patient its retries are. Default: [`Profile::standard`] with as many attempts as the dependency's
     /// policy allows; a profile given here may make fewer, never more.
+    #[inline]
     pub fn profile(self, profile: Profile) -> Self {
         Self { profile: Some(profile), ..self }
     }
@@ -113,6 +128,7 @@ impl Operation {
     /// # Errors
     ///
     /// [`CallError`] says why the operation ended, and its source is the error of the last attempt.
+    #[inline]
     pub fn call<F, Fut, T, E>(self, attempt: F) -> impl Future<Output = Result<T, CallError<E>>>
     where
         F: FnMut(Attempt) -> Fut,
@@ -217,9 +233,8 @@ impl Operation {
         }
         loop {
             let current = run.attempt_started();
-            let mut inside = run.inside();
-            let answer = pin!(inside.enter(|| attempt(current)));
-            let ended = match run.within(&mut inside, answer).await {
+            let answer = pin!(run.inside(|| attempt(current)));
+            let ended = match run.within(answer).await {
                 Some(Ok(value)) => match run.judged(&value, &judge) {
                     Some(failure) => Ended::Judged(failure),
                     None => {
@@ -337,6 +352,7 @@ impl fmt::Debug for Operation {
             .field("name", &self.name)
             .field("idempotency", &self.idempotency)
             .field("deadline", &self.deadline)
+            .field("attempt_timeout", &self.attempt_timeout)
             .field("profile", &self.profile)
             .finish_non_exhaustive()
     }

@@ -43,10 +43,11 @@ impl Profile {
     }
 
     /// For connections that are meant to last: as many attempts as wanted, waits of up to 1 s, doubling up to 30 s
-    /// and short again once a connection has [brought something](crate::Attempt::progressed). Ten in a row that
-    /// bring nothing are a fault ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends
-    /// when its attempt returns a value; give it [`Deadline::unbounded`](crate::Deadline::unbounded), and declare
-    /// it [`Idempotency::Safe`].
+    /// and short again once a connection has [brought something](crate::Attempt::progressed). Refusals are waited
+    /// out in the same way. Ten connections in a row that bring nothing are a fault
+    /// ([`StopReason::NoProgress`](crate::StopReason::NoProgress)). The operation ends when its attempt returns a
+    /// value; it has no deadline unless it is given one, and how long a connection lasts is not taken for the
+    /// dependency's latency. Declare it [`Idempotency::Safe`], or a connection that breaks is not made again.
     #[must_use]
     pub const fn stream() -> Self {
         Self { endless: true, ..Self::new(u32::MAX, 1000, 30_000) }

@@ -4,23 +4,33 @@
 //! not inherit it and has to be given a handle.
 
 use std::{
-    cell::RefCell,
     fmt,
     future::{Future, poll_fn},
-    mem,
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
+use scoped_tls_hkt::scoped_thread_local;
 use tokio::time::Instant;
 
 use crate::{Attempt, context::Context};
 
-thread_local! {
-    /// The innermost scope that runs on this thread right now: swapped in for each poll, and out again. Not tokio's
-    /// task-locals, whose futures every attempt would have to be moved into.
-    static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
+scoped_thread_local! {
+    /// The innermost place that runs on this thread right now: set for each poll. Not tokio's task-locals, whose
+    /// futures every attempt would have to be moved into.
+    static CURRENT: dyn Place
+}
+
+/// What can be run in.
+pub(crate) trait Place {
+    /// A handle of it.
+    fn scope(&self) -> Scope;
+}
+
+/// Runs a piece of code in a place.
+pub(crate) fn enter<T>(place: &(dyn Place + 'static), code: impl FnOnce() -> T) -> T {
+    CURRENT.set(place, code)
 }
 
 /// Who owns the retries of what runs here, and how long it may take.
@@ -63,13 +73,13 @@ impl Scope {
     /// The scope that this code runs in, if it runs in one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+        CURRENT.is_set().then(|| CURRENT.with(Place::scope))
     }
 
     /// Runs something in this scope.
     pub async fn run<F: Future>(self, inner: F) -> F::Output {
-        let (mut scope, mut inner) = (Some(self), pin!(inner));
-        poll_fn(|context| enter(&mut scope, || inner.as_mut().poll(context))).await
+        let mut inner = pin!(inner);
+        poll_fn(|context| enter(&self, || inner.as_mut().poll(context))).await
     }
 
     /// The time that is left, if it is limited.
@@ -101,7 +111,7 @@ impl Scope {
 
     pub(crate) fn foreign_attempts(&self) -> u32 {
         match &self.0 {
-            Origin::Attempt(_) => 0,
+            Origin::Attempt(attempt) => attempt.foreign_attempts(),
             Origin::Request { foreign_attempts, .. } => *foreign_attempts,
         }
     }
@@ -122,26 +132,10 @@ impl Scope {
     }
 }
 
-/// Runs a piece of code in a scope, which is back in its place afterwards.
-pub(crate) fn enter<T>(scope: &mut Option<Scope>, code: impl FnOnce() -> T) -> T {
-    struct Inside<'a>(&'a mut Option<Scope>);
-
-    impl Inside<'_> {
-        fn swap(&mut self) {
-            // While the thread ends there are no scopes any more.
-            let _ = CURRENT.try_with(|current| mem::swap(self.0, &mut *current.borrow_mut()));
-        }
+impl Place for Scope {
+    fn scope(&self) -> Scope {
+        self.clone()
     }
-
-    impl Drop for Inside<'_> {
-        fn drop(&mut self) {
-            self.swap();
-        }
-    }
-
-    let mut inside = Inside(scope);
-    inside.swap();
-    code()
 }
 
 impl fmt::Debug for Scope {

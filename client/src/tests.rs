@@ -2,6 +2,7 @@
 
 mod breakers;
 mod deadlines;
+mod effects;
 mod fleets;
 mod leases;
 mod lives;
@@ -11,9 +12,11 @@ mod opinions;
 mod outages;
 mod panics;
 mod queries;
+mod reconnects;
 mod retries;
 mod rules;
 mod spans;
+mod streams;
 mod syncs;
 mod watch;
 

@@ -102,14 +102,15 @@ pub(crate) struct Counts {
     pub(crate) held_up: Count,
     /// Attempts that started later than their operations.
     pub(crate) further: Count,
-    /// Attempts whose caller went away, or that panicked: all others have a latency.
-    pub(crate) cut_short: Count,
+    /// Attempts that have ended and have no latency: those whose caller went away, or that panicked, and the
+    /// connections of streams.
+    pub(crate) untimed: Count,
     /// How long the attempts took that made their operations succeed.
     pub(crate) succeeded: Histogram,
     /// How long the others took.
     pub(crate) failed: Histogram,
-    /// Operations of which a query said that they have taken effect.
-    pub(crate) looked_up: Count,
+    /// Operations that succeeded otherwise: streams, and those of which a query said that they have taken effect.
+    pub(crate) untimed_success: Count,
     pub(crate) affected: Count,
     pub(crate) recovered: Count,
     pub(crate) exhausted: Count,
@@ -145,7 +146,7 @@ impl Counts {
     }
 
     fn success(&self) -> u64 {
-        self.succeeded.total().saturating_add(self.looked_up.get())
+        self.succeeded.total().saturating_add(self.untimed_success.get())
     }
 
     /// Counts a failed attempt. What the caller refused itself has no class: it says nothing about the dependency
@@ -180,7 +181,7 @@ impl Counts {
     /// Attempts started and not ended.
     pub(crate) fn in_flight(&self) -> u64 {
         let timed = self.succeeded.total().saturating_add(self.failed.total());
-        let ended = timed.saturating_add(self.cut_short.get());
+        let ended = timed.saturating_add(self.untimed.get());
         self.physical().saturating_sub(ended)
     }
 

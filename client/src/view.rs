@@ -131,6 +131,17 @@ impl View {
         if self.is_shadow() { Duration::ZERO } else { self.hold_until.saturating_sub(now) }
     }
 
+    /// When what stops retries now may be over, where that is known.
+    pub(crate) fn again_in(&self, reason: StopReason, now: Moment) -> Option<Duration> {
+        let until = match reason {
+            StopReason::BreakerOpen => self.breaker.map(|breaker| breaker.open_until),
+            StopReason::Suppressed => Some(self.suppressed_until),
+            StopReason::RetryAfterBeyondDeadline => Some(self.hold_until),
+            _ => None,
+        };
+        until.map(|until| until.saturating_sub(now)).filter(|left| !left.is_zero())
+    }
+
     pub(crate) fn is_suppressed(&self, now: Moment) -> bool {
         now < self.suppressed_until && !self.is_shadow()
     }

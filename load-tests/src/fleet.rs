@@ -153,7 +153,7 @@ mod tests {
             arrival_per_s: 120.0,
             phases: vec![],
             pacing,
-            clients: 1,
+            clients: Some(1),
             assignment: Assignment::InTurn,
             tenants: vec![],
             poison_share: 0.0,

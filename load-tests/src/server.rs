@@ -118,14 +118,33 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServerError> {
 /// # Errors
 /// The scenario's `[damper]` is no policy.
 pub fn config_of(scenario: &Scenario) -> Result<Config, ServerError> {
-    let policy = toml::Value::Table(scenario.damper.clone());
-    let mut dependencies = toml::Table::from_iter([(scenario.dependency.name.clone(), policy.clone())]);
+    let mut names = vec![scenario.dependency.name.as_str()];
     if scenario.traffic.above == Above::Damper {
-        dependencies.insert(FRONT.to_owned(), policy);
+        names.push(FRONT);
     }
-    let config = toml::Table::from_iter([("dependencies".to_owned(), toml::Value::Table(dependencies))]);
-    let text = toml::to_string(&config).map_err(|error| ServerError::Policy(error.to_string()))?;
+    let text = toml_of(scenario, &names).map_err(|error| ServerError::Policy(error.to_string()))?;
     Config::from_toml(&text).map_err(|error| ServerError::Policy(error.to_string()))
+}
+
+/// What is wrong with the scenario's `[damper]`: the key in it, and the remedy.
+pub(crate) fn policy_faults(scenario: &Scenario) -> Vec<(String, String)> {
+    let config = toml_of(scenario, &[&scenario.dependency.name]).map(|text| Config::from_toml(&text));
+    match config {
+        Ok(Ok(_)) => Vec::new(),
+        Ok(Err(error)) => {
+            let key = |place: &[String]| place.iter().skip(2).cloned().collect::<Vec<_>>().join(".");
+            error.faults().iter().map(|fault| (key(&fault.place), fault.message.clone())).collect()
+        }
+        Err(error) => vec![(String::new(), error.to_string())],
+    }
+}
+
+/// `[damper]` as the policy of dependencies with these names.
+fn toml_of(scenario: &Scenario, names: &[&str]) -> Result<String, toml::ser::Error> {
+    let policy = toml::Value::Table(scenario.damper.clone());
+    let dependencies = names.iter().map(|name| ((*name).to_owned(), policy.clone()));
+    let dependencies = toml::Value::Table(dependencies.collect());
+    toml::to_string(&toml::Table::from_iter([("dependencies".to_owned(), dependencies)]))
 }
 
 async fn serve(listener: TcpListener, config: &Config) -> Result<(), String> {

@@ -94,7 +94,9 @@ action = \"start_server\"
 
 #[tokio::test]
 async fn a_policy_that_is_none_names_its_key() {
-    let scenario = scenario("capacity = 3\n");
+    // No file comes to this: its `[damper]` is looked at when it is read.
+    let mut scenario = scenario("");
+    scenario.damper.insert("capacity".to_owned(), 3.into());
     let (_stopper, stop) = stop::pair();
     let server = ServerChoice::Own(([127, 0, 0, 1], 0).into());
     let order = Order { scenario, ways: vec![Way::Damper], server };

@@ -18,7 +18,6 @@ duration_s = 20
 [traffic]
 arrival_per_s = 100
 pacing = "poisson"
-clients = 1
 deadline_ms = 3000
 attempt_timeout_ms = 200
 tenants = [{ name = "a", load = 3, clients = 5 }, { name = "b", count = 4, clients = 3, from_s = 2 }]
@@ -74,6 +73,15 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_name_with_a_comma_is_one_field_of_the_csv() {
+    let named = SCENARIO.replace("name = \"small\"", "name = 'small, \"odd\"'");
+    let csv = drill::csv(&[drilled(&named, Some(&[Way::None]))]);
+    let mut lines = csv.lines();
+    assert!(lines.next().unwrap().starts_with("scenario,way,clients,seed,second,operations,"));
+    assert!(lines.next().unwrap().starts_with("\"small, \"\"odd\"\"\",none,17,1,0,"), "{csv}");
+}
+
+#[test]
 fn ways_that_are_judged_are_tried_with_every_seed() {
     let report = drilled(SCENARIO, None);
     let tried: Vec<(Way, u64)> = report.trials.iter().map(|trial| (trial.way, trial.seed)).collect();
@@ -112,6 +120,25 @@ fn what_damper_counts_is_what_the_dependency_saw() {
     assert_eq!(window.physical, total.physical(), "attempts that clients counted, and those that arrived");
     let granted: u64 = server.decisions["granted"].values().sum();
     assert_eq!(granted, total.executed(), "every retry had its token");
+}
+
+#[test]
+fn a_file_for_another_machine_can_be_drilled() {
+    let path = std::env::temp_dir().join(format!("damper-drill-{}.toml", std::process::id()));
+    let scenario = parse("small", SCENARIO).unwrap();
+    let policy = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        drill::policy_of(&scenario, Some(&path))
+    };
+    let served = "server.listen = \"0.0.0.0:7117\"\ntelemetry.otlp_endpoint = \"http://collector:4318\"\n";
+    let config = policy(&format!("{served}[dependencies.payments]\nmax_attempts = 3")).unwrap();
+    assert_eq!(config.settings().dependencies["payments"].max_attempts(), 3);
+    assert!(config.listen().ip().is_loopback(), "whatever runs with it is heard by nobody");
+    let error = policy("[dependencies.payments]\nmax_atempts = 3").unwrap_err().to_string();
+    let junk = policy("server.listen = \"anywhere\"").unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.contains(":2: dependencies.payments.max_atempts is not a key"), "{error}");
+    assert!(junk.contains(":1: server.listen is \"anywhere\""), "{junk}");
 }
 
 fn is_event(line: &str) -> bool {

@@ -57,21 +57,62 @@ fn an_unknown_scenario_names_the_known_ones() {
 }
 
 #[test]
-fn an_unknown_key_names_file_line_and_key() {
-    for (from, to, line, key) in [
-        ("clients = 2", "clients = 2\nclientz = 3", "line 9", "clientz"),
-        (
-            "latency_ms = 5",
-            "latency_ms = 5\n[dependency.account]\nper_s = 1\nwindow = 2",
-            "line 19",
-            "window",
-        ),
+fn an_unknown_key_of_any_section_names_file_line_and_key() {
+    let before = |key: &str| LEAST.replacen(key, &format!("keyy = 1\n{key}"), 1);
+    let after = |section: &str| format!("{LEAST}{section}\nkeyy = 1\n");
+    for text in [
+        before("duration_s"),
+        before("arrival_per_s"),
+        before("queue_limit"),
+        after("[local]"),
+        after("[drill]"),
+        after("[dependency.account]\nper_s = 1"),
+        after("[[dependency.phases]]\nfrom_s = 1"),
+        after("[[traffic.phases]]\nfrom_s = 1\narrival_per_s = 1"),
+        after("[[traffic.tenants]]\nname = \"a\""),
+        after("[[events]]\nat_s = 1\naction = \"kill_server\""),
+        after("[expect.damper.amplification]\nat_most = 1"),
     ] {
-        let error = mistake(from, to);
-        for part in ["mine.toml", line, &format!("unknown field `{key}`")] {
+        let line = text.lines().position(|line| line.starts_with("keyy")).unwrap() + 1;
+        let error = parse("mine.toml", &text).unwrap_err().to_string();
+        for part in ["mine.toml", &format!("line {line},"), "unknown field `keyy`"] {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
     }
+}
+
+#[test]
+fn a_key_that_no_policy_has_is_found_before_the_server_starts() {
+    let error = mistake("latency_ms = 5", "latency_ms = 5\n[damper]\nretry.brust = 1\nmax_attempts = 0");
+    assert!(error.contains("`damper.retry.brust` is not a key; did you mean retry.burst?"), "{error}");
+    assert!(error.contains("`damper.max_attempts` is 0; give 1 to 100"), "{error}");
+}
+
+#[test]
+fn clients_that_nobody_would_start_are_a_mistake() {
+    const TENANTS: &str = "tenants = [{ name = \"a\", count = 2 }, { name = \"b\" }]";
+    let cases = [
+        (format!("clients = 2\n{TENANTS}"), "`traffic.clients` must be left out where tenants say"),
+        (String::new(), "`traffic.clients` must be given where no tenant has any"),
+        (
+            "tenants = [{ name = \"a\" }, { name = \"b\" }, { name = \"a\" }]".to_owned(),
+            "`traffic.tenants[2].name` must be another than that of traffic.tenants[0]: both come to be `a`",
+        ),
+        (
+            "tenants = [{ name = \"a-1\" }, { name = \"a\", count = 2 }]".to_owned(),
+            "`traffic.tenants[1].name` must be another than that of traffic.tenants[0]: both come to be `a-1`",
+        ),
+    ];
+    for (clients, expected) in cases {
+        let error = mistake("clients = 2", &clients);
+        assert!(error.contains(expected), "{clients}: {error}");
+        assert_eq!(error.lines().count(), 2, "nothing else is wrong: {error}");
+    }
+    assert!(parse("mine.toml", &LEAST.replace("clients = 2", TENANTS)).is_ok());
+    let sizes = |sizes: &str| format!("latency_ms = 5\n[drill]\nclients = {sizes}");
+    let error = mistake("latency_ms = 5", &sizes("[10, 20, 10]"));
+    assert!(error.contains("`drill.clients[2]` must be a size that is not in the list before"), "{error}");
+    assert!(parse("mine.toml", &LEAST.replace("latency_ms = 5", &sizes("[10, 20]"))).is_ok());
 }
 
 #[test]

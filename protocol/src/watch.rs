@@ -12,7 +12,8 @@ pub mod event {
     pub const SNAPSHOT: &str = "snapshot";
     /// [`WatchBreaker`](super::WatchBreaker): a breaker changed its state.
     pub const BREAKER: &str = "breaker";
-    /// [`WatchDependency`](super::WatchDependency): a hold or a policy changed.
+    /// [`WatchDependency`](super::WatchDependency): a hold or a policy changed, or it is new or was forgotten, which
+    /// leaves a closed breaker of a higher version.
     pub const DEPENDENCY: &str = "dependency";
     /// [`Bye`](super::Bye): the server is going away.
     pub const BYE: &str = "bye";

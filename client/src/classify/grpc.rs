@@ -2,13 +2,13 @@
 
 mod details;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureReason};
 use http::{HeaderMap, StatusCode};
 
 use super::{pause, rules::StatusRules};
-use crate::{Failure, context, retry_after};
+use crate::{Failure, clock, context, retry_after};
 
 const NAMES: [&str; 17] = [
     "OK",
@@ -55,11 +55,13 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     if code == 4 {
         failure.reason = Some(FailureReason::Timeout);
     }
-    failure.do_not_retry = context::retry_directive(metadata) == Some(false);
+    if context::retry_directive(metadata) == Some(false) {
+        failure.veto();
+    }
     failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
-        Some(Err(())) => failure.do_not_retry = true,
+        Some(Err(())) => failure.veto(),
         None => {}
     }
     Some(failure)
@@ -108,7 +110,7 @@ fn born_of_http(code: i32, status: StatusCode, headers: &HeaderMap, mut failure:
         (UNAVAILABLE | UNKNOWN, 503) => Class::Transient,
         _ => return failure,
     };
-    let asked = pause::of(headers, StatusRules::new(), SystemTime::now());
+    let asked = pause::of(headers, StatusRules::new(), clock::wall());
     failure.class = class;
     failure.unread = asked.unread;
     failure.retry_after = failure.retry_after.max(asked.pause);

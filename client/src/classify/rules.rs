@@ -6,7 +6,7 @@ use damper_protocol::{Dispatch, FailureClass as Class};
 use http::{HeaderMap, StatusCode};
 
 use super::{Classifier, Outcome, Verdict, pause, status::from_status};
-use crate::{Failure, context};
+use crate::{Failure, clock, context};
 
 /// What the HTTP responses of one dependency mean. The default is what [`Failure::from_http`] does; each method
 /// switches on what a dependency does differently.
@@ -88,7 +88,7 @@ impl StatusRules {
     /// The failure that a response stands for, or `None` if its status is a success (2xx or 304).
     #[must_use]
     pub fn failure(self, status: StatusCode, headers: &HeaderMap) -> Option<Failure> {
-        self.failure_at(status, headers, SystemTime::now())
+        self.failure_at(status, headers, clock::wall())
     }
 
     pub(super) fn failure_at(
@@ -101,7 +101,7 @@ impl StatusRules {
         self.read_pause(&mut failure, status, headers, now);
         read_nack(&mut failure, status, headers);
         match context::retry_directive(headers) {
-            Some(false) => failure.do_not_retry = true,
+            Some(false) => failure.veto(),
             Some(true) => lift(&mut failure),
             None => {}
         }
@@ -138,13 +138,16 @@ fn read_nack(failure: &mut Failure, status: StatusCode, headers: &HeaderMap) {
     let final_nack = says("finagle-http-nonretryable-nack");
     if may_be_nack && (final_nack || says("finagle-http-nack") || says("x-envoy-overloaded")) {
         failure.dispatch = Dispatch::NotProcessed;
-        failure.do_not_retry |= final_nack;
+        if final_nack {
+            failure.veto();
+        }
     }
 }
 
 /// The dependency knows better what its failure means; whether a repeat does harm is another question.
 fn lift(failure: &mut Failure) {
     failure.do_not_retry = false;
+    failure.vetoed = false;
     failure.unclassified = false;
     if failure.class != Class::RateLimited {
         failure.class = Class::Transient;

@@ -1,5 +1,7 @@
 //! Errors of the transports: `std::io`, tokio's timeouts, reqwest and hyper.
 
+mod connect;
+
 use std::{error::Error, io};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureSource};
@@ -38,21 +40,12 @@ fn from_reqwest(error: &reqwest::Error) -> Option<Failure> {
         return Some(Failure::new(Class::Semantic).with_code("redirect"));
     }
     if error.is_connect() {
-        return Some(from_connect(error));
+        return Some(connect::failure(error));
     }
     if error.is_timeout() {
         return Some(Failure::timed_out());
     }
     from_sources(error).or_else(|| undecodable(error))
-}
-
-/// The first hop was never reached, so that nothing was sent. A certificate that is not trusted will not be trusted
-/// the next time: rustls reports it as invalid data.
-fn from_connect(error: &reqwest::Error) -> Failure {
-    let is_invalid = |error: &io::Error| (error.kind() == io::ErrorKind::InvalidData).then_some(());
-    let untrusted = super::find(error, |error| error.downcast_ref().and_then(is_invalid)).is_some();
-    let (class, code) = if untrusted { (Class::Fatal, "tls") } else { (Class::Transient, "connect") };
-    Failure::new(class).with_dispatch(Dispatch::NotSent).with_code(code)
 }
 
 fn from_sources(error: &reqwest::Error) -> Option<Failure> {

@@ -1,5 +1,7 @@
 //! Dictionaries of structured fields (RFC 9651): strings and integers are understood, other items skipped.
 
+use http::HeaderValue;
+
 /// One value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Item {
@@ -106,6 +108,12 @@ fn string(text: &str) -> Option<(Item, &str)> {
         }
     }
     None
+}
+
+/// The text as a string item that reads as the same text again, if one can hold it.
+pub(crate) fn string_item(text: &str) -> Option<HeaderValue> {
+    let holds = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    holds.then(|| HeaderValue::try_from(quoted(text)).ok()).flatten()
 }
 
 /// A string item. What it cannot hold becomes a question mark: it is only ever compared and shown.

@@ -32,16 +32,22 @@ const REJECTED: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration:
 /// The server's word for a request that has to be split.
 const TOO_LARGE: Fault = Fault::Rejected(413);
 
+/// After so many syncs that were taken whole, a request may hold an eighth more. What was too large need not be so for
+/// ever: a proxy's limit is raised, long names are gone. Finding out costs one refused request a minute at most.
+const GROWS_AFTER: u32 = 60;
+
 /// How reports are cut. Whoever holds it may sync: one at a time.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// Most dependencies in one request: as many as there are, until the server finds that too large.
     most_in_part: usize,
+    /// Syncs taken whole since that last changed.
+    taken: u32,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { most_in_part: usize::MAX }
+        Self { most_in_part: usize::MAX, taken: 0 }
     }
 }
 
@@ -111,13 +117,14 @@ impl Core {
             match self.exchange(part, epoch.as_deref(), now).await {
                 Ok(synced) => outcome = outcome.map(|before: Synced| before.and(synced)),
                 Err(TOO_LARGE) if part.len() > 1 => {
-                    parts.most_in_part = part.len() / 2;
+                    parts.shrink(part.len());
                     continue;
                 }
                 Err(fault) => outcome = Err(fault),
             }
             left = rest;
             if left.is_empty() || outcome.is_err_and(|fault| fault != TOO_LARGE) {
+                parts.taken(dependencies.len(), outcome.is_ok());
                 let synced = outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault))?;
                 self.note_refused(synced.refused);
                 return Ok(synced);
@@ -186,7 +193,7 @@ impl Core {
                 "the server keeps no record of some dependencies: their totals stay undelivered; see its limits"
             ),
             (1.., 0) => {
-                tracing::info!(target: "damper", "the server keeps a record of all dependencies again")
+                tracing::info!(target: "damper", "the server keeps a record of all dependencies again");
             }
             _ => {}
         }
@@ -197,6 +204,24 @@ impl Core {
         let all = if self.switch == Switch::Inert { Vec::new() } else { self.all_dependencies() };
         let delivered = all.iter().filter(|dependency| dependency.is_delivered()).count();
         (delivered, all.len().saturating_sub(delivered))
+    }
+}
+
+impl Parts {
+    /// A request about so many was too large.
+    fn shrink(&mut self, refused: usize) {
+        (self.most_in_part, self.taken) = (refused / 2, 0);
+    }
+
+    /// A sync about `all` dependencies is over.
+    fn taken(&mut self, all: usize, whole: bool) {
+        if !whole || self.most_in_part >= all {
+            return;
+        }
+        self.taken += 1;
+        if self.taken >= GROWS_AFTER {
+            (self.most_in_part, self.taken) = (self.most_in_part + (self.most_in_part / 8).max(1), 0);
+        }
     }
 }
 

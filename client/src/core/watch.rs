@@ -161,24 +161,42 @@ fn read<T: serde::de::DeserializeOwned>(data: &str, take: impl FnOnce(T)) {
 /// The stream with its silence and the size of its events bounded. Comments count as life, which is why the
 /// bounds stand before the parser.
 fn bounded(core: Arc<Core>, stream: Bytestream) -> Bytestream {
-    let state = (core, stream, 0_usize);
-    let next = |(core, mut stream, since_end): (Arc<Core>, Bytestream, usize)| async move {
+    let state = (core, stream, OpenEvent::default());
+    let next = |(core, mut stream, mut open): (Arc<Core>, Bytestream, OpenEvent)| async move {
         let chunk = timeout(IDLE_LIMIT, stream.next()).await.unwrap_or(Some(Err(Fault::NoAnswer)))?;
-        let Ok(bytes) = chunk else { return Some((Err(Fault::NoAnswer), (core, stream, since_end))) };
+        let Ok(bytes) = chunk else { return Some((Err(Fault::NoAnswer), (core, stream, open))) };
         core.hear(core.clock.now());
-        let since_end = match end_of_event(&bytes) {
-            Some(end) => bytes.len().saturating_sub(end),
-            None => since_end.saturating_add(bytes.len()),
-        };
-        let chunk = if since_end > MAX_EVENT_BYTES { Err(Fault::NoAnswer) } else { Ok(bytes) };
-        Some((chunk, (core, stream, since_end)))
+        open.grow(&bytes);
+        let chunk = if open.bytes > MAX_EVENT_BYTES { Err(Fault::NoAnswer) } else { Ok(bytes) };
+        Some((chunk, (core, stream, open)))
     };
     futures_util::stream::unfold(state, next).boxed()
 }
 
-/// Where the last event of a chunk ends.
-fn end_of_event(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(2).rposition(|pair| pair == b"\n\n").map(|at| at.saturating_add(2))
+/// What came after the last empty line, which ends an event: lines end with CR, LF or both.
+#[derive(Default)]
+struct OpenEvent {
+    bytes: usize,
+    in_line: bool,
+    after_cr: bool,
+}
+
+impl OpenEvent {
+    fn grow(&mut self, chunk: &[u8]) {
+        for byte in chunk {
+            let ends_twice = *byte == b'\n' && self.after_cr;
+            self.after_cr = *byte == b'\r';
+            match byte {
+                _ if ends_twice => {}
+                b'\r' | b'\n' if self.in_line => self.in_line = false,
+                b'\r' | b'\n' => self.bytes = 0,
+                _ => {
+                    self.in_line = true;
+                    self.bytes = self.bytes.saturating_add(1);
+                }
+            }
+        }
+    }
 }
 
 impl Core {

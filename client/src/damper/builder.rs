@@ -111,9 +111,9 @@ impl Builder {
     }
 
     pub(super) fn from_env(env: Env) -> Self {
-        let endpoint = env("DAMPER_ENDPOINT").unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
+        let endpoint = given(&env, "DAMPER_ENDPOINT").unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
         let credential = env("DAMPER_CREDENTIAL_FILE").map(Credential::File);
-        Self { tenant: env("DAMPER_TENANT"), credential, env, ..Self::new(endpoint) }
+        Self { tenant: given(&env, "DAMPER_TENANT"), credential, env, ..Self::new(endpoint) }
     }
 
     /// Who spends: a service, team or customer account. Default: the server decides.
@@ -248,6 +248,16 @@ fn check(what: &'static str, name: Option<&str>) -> Result<(), BuildError> {
     }
 }
 
+/// A variable that is set and empty, as templates of deployments leave it, counts as one that is not set.
+fn given(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    let value = env(name)?;
+    if value.is_empty() {
+        tracing::warn!(target: "damper", name, "ignored: it is set and empty; the default holds");
+        return None;
+    }
+    Some(value)
+}
+
 /// Looks a variable up in the environment of the process.
 pub(super) fn variable(name: &str) -> Option<String> {
     readable(name, std::env::var(name))
@@ -317,6 +327,10 @@ impl fmt::Debug for Builder {
 
 #[cfg(test)]
 mod tests {
+    use std::{io, sync::Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
     use super::*;
 
     fn env(disabled: &'static str, no_retry: &'static str) -> Switch {
@@ -426,6 +440,55 @@ mod tests {
             (builder.endpoint.as_str(), builder.tenant.as_deref()),
             ("http://damper:80", Some("checkout"))
         );
+    }
+
+    #[test]
+    fn a_variable_that_is_set_and_empty_is_none_and_the_log_says_so() {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+        let builder = tracing::subscriber::with_default(subscriber, || {
+            Builder::from_env(Box::new(|_| Some(String::new())))
+        });
+        assert_eq!((builder.endpoint.as_str(), &builder.tenant), ("http://127.0.0.1:7117", &None));
+        let error = builder.build().unwrap_err();
+        assert!(
+            matches!(error, BuildError::CredentialFile { .. }),
+            "none at all would be a surprise: {error}"
+        );
+        let log = log.text();
+        for name in ["DAMPER_ENDPOINT", "DAMPER_TENANT"] {
+            let line = log.lines().find(|line| line.contains(name)).unwrap();
+            assert!(line.contains("WARN") && line.contains("set and empty"), "{log}");
+        }
+    }
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl MakeWriter<'_> for Log {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    impl io::Write for Log {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
     #[test]

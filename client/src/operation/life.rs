@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use damper_protocol::{Dispatch, RecoveryMode, RetryOwner};
@@ -27,11 +27,13 @@ pub(crate) struct Life {
     pub(crate) owns: bool,
     /// Attempts that other layers have made already.
     foreign: AtomicU32,
-    progressed: AtomicBool,
-    /// An operation inside of it has spent retries of its own.
-    spent: AtomicBool,
-    /// One more than the place of the noted word in [`Dispatch::ALL`]; 0 for none.
-    dispatch: AtomicU8,
+    /// The latest attempt that has brought something.
+    progressed: AtomicU32,
+    /// The latest attempt in which an operation has spent retries of its own.
+    spent: AtomicU32,
+    /// The latest attempt that has said something about its dispatch, above the place of the word in
+    /// [`Dispatch::ALL`].
+    dispatch: AtomicU64,
 }
 
 impl Life {
@@ -53,9 +55,9 @@ impl Life {
             profile,
             outer,
             foreign: AtomicU32::new(foreign),
-            progressed: AtomicBool::new(false),
-            spent: AtomicBool::new(false),
-            dispatch: AtomicU8::new(0),
+            progressed: AtomicU32::new(0),
+            spent: AtomicU32::new(0),
+            dispatch: AtomicU64::new(0),
         }
     }
 
@@ -143,12 +145,12 @@ impl Life {
         }
     }
 
-    pub(crate) fn progressed(&self) {
-        self.progressed.store(true, Relaxed);
+    pub(crate) fn progress(&self, attempt: u32) {
+        self.progressed.fetch_max(attempt, Relaxed);
     }
 
-    pub(super) fn take_progress(&self) -> bool {
-        self.progressed.swap(false, Relaxed)
+    pub(super) fn has_progressed(&self, attempt: u32) -> bool {
+        self.progressed.load(Relaxed) == attempt
     }
 
     /// It has spent retries in vain, which the operation that it is inside of must not multiply.
@@ -158,24 +160,27 @@ impl Life {
         }
     }
 
-    pub(crate) fn spend(&self) {
-        self.spent.store(true, Relaxed);
+    pub(crate) fn spend(&self, attempt: u32) {
+        self.spent.fetch_max(attempt, Relaxed);
     }
 
-    pub(super) fn take_spent(&self) -> bool {
-        self.spent.swap(false, Relaxed)
+    pub(super) fn has_spent(&self, attempt: u32) -> bool {
+        self.spent.load(Relaxed) == attempt
     }
 
-    pub(crate) fn note_dispatch(&self, dispatch: Dispatch) {
-        let place = Dispatch::ALL.iter().position(|word| *word == dispatch);
-        let code = place.and_then(|place| u8::try_from(place.saturating_add(1)).ok()).unwrap_or(0);
-        self.dispatch.store(code, Relaxed);
+    /// What an attempt says about itself. An earlier one that is late has nothing to say about a later one.
+    pub(crate) fn note_dispatch(&self, attempt: u32, dispatch: Dispatch) {
+        let place = Dispatch::ALL.iter().position(|word| *word == dispatch).unwrap_or_default();
+        let note = u64::from(attempt) << 32 | u64::try_from(place).unwrap_or_default();
+        let later = |noted: u64| (noted >> 32 <= u64::from(attempt)).then_some(note);
+        let _ = self.dispatch.fetch_update(Relaxed, Relaxed, later);
     }
 
-    /// What the attempt that ends has noted.
-    pub(super) fn take_dispatch(&self) -> Option<Dispatch> {
-        let place = usize::from(self.dispatch.swap(0, Relaxed)).checked_sub(1)?;
-        Dispatch::ALL.get(place).copied()
+    /// What the attempt has noted.
+    pub(super) fn noted_dispatch(&self, attempt: u32) -> Option<Dispatch> {
+        let note = self.dispatch.load(Relaxed);
+        let place = usize::try_from(note & u64::from(u32::MAX)).ok()?;
+        Dispatch::ALL.get(place).copied().filter(|_| note >> 32 == u64::from(attempt))
     }
 
     pub(crate) fn is_on(&self) -> bool {

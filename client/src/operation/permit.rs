@@ -72,8 +72,7 @@ impl Permit {
         T: 'static,
         E: Error + 'static,
     {
-        let mut inside = self.run.inside();
-        let ended = match self.run.within(&mut inside, pin!(attempt)).await {
+        let ended = match self.run.within(pin!(attempt)).await {
             Some(Ok(value)) => match self.run.judged(&value, |_| Verdict::Pass) {
                 Some(failure) => Ended::Judged(failure),
                 None => {

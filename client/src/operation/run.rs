@@ -1,44 +1,30 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
 mod admission;
+mod first;
 mod outcome;
+mod polling;
+mod stop;
 
 pub(super) use outcome::Ended;
+pub(super) use stop::Stop;
 
 use std::{
     borrow::Cow,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
-use futures_util::FutureExt;
-use tokio::{runtime::Handle, time::sleep_until};
-use tracing::Span;
+use tokio::runtime::Handle;
 
 use super::{Life, Operation, Opinions, spans::Spans, token::Token};
 use crate::{
-    Admission, Attempt, CallError, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Deadline, Failure, Past, Scope, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
-    scope,
+    decide::is_misdirected,
 };
-
-/// Why an operation stops, and who said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
-    reason: StopReason,
-    by_server: bool,
-}
-
-impl From<StopReason> for Stop {
-    fn from(reason: StopReason) -> Self {
-        Self { reason, by_server: false }
-    }
-}
 
 /// What a dropped operation leaves to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,25 +37,24 @@ enum Phase {
 }
 
 pub(super) struct Run {
-    life: Arc<Life>,
+    /// The one that runs, or the last one.
+    attempt: Attempt,
     name: Cow<'static, str>,
     opinions: Option<Box<Opinions>>,
     /// When the next attempt starts, as near as the clock was read.
     now: Moment,
     limit: Limit,
-    attempts: u32,
+    attempt_timeout: Option<Duration>,
     phase: Phase,
     ambiguous: bool,
     /// The last attempt brought a pause that other operations do not know yet.
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
     cut_off: bool,
-    /// When the attempt has to end.
-    end: Option<Moment>,
     /// It goes on with what another layer has failed at before.
     repeats: bool,
     /// The attempt has been counted as slow.
-    overdue: bool,
+    overdue: AtomicBool,
     /// The caller's hook forbids another attempt.
     dropped: bool,
     trouble: Option<Box<Trouble>>,
@@ -83,6 +68,8 @@ struct Trouble {
     probe: Option<String>,
     /// Attempts in a row without progress.
     fruitless: u32,
+    /// Failures so far that were [misdirections](is_misdirected).
+    misdirections: u32,
     first_failed_at: Option<Moment>,
     history: Vec<Past>,
 }
@@ -93,13 +80,16 @@ impl Run {
         let mut run = Self::begun(operation, *admission == Admission::First);
         match admission {
             Admission::First => {}
-            Admission::Retry { attempts, .. } => {
-                run.attempts = (*attempts).max(1);
+            Admission::Retry { after, attempts } => {
+                run.attempt.number = (*attempts).max(1);
+                run.ambiguous = run.leaves_doubt(after);
                 let trouble = run.trouble.get_or_insert_default();
-                trouble.fruitless = run.attempts;
+                trouble.fruitless = run.attempt.number;
+                // What came before is not known: the benefit of the doubt is for a first attempt.
+                trouble.misdirections = if is_misdirected(after) { run.attempt.number } else { 0 };
                 trouble.first_failed_at = Some(run.now);
             }
-            Admission::Hedge => run.attempts = 1,
+            Admission::Hedge => run.attempt.number = 1,
         }
         run
     }
@@ -109,7 +99,16 @@ impl Run {
     }
 
     fn begun(operation: Operation, is_first: bool) -> Self {
-        let Operation { dependency, name, idempotency, recovery, deadline, profile, opinions } = operation;
+        let Operation {
+            dependency,
+            name,
+            idempotency,
+            recovery,
+            deadline,
+            attempt_timeout,
+            profile,
+            opinions,
+        } = operation;
         let core = &dependency.pair.handle.core;
         core.start(&dependency.pair.handle.stop);
         let now = core.clock.now();
@@ -121,20 +120,24 @@ impl Run {
             counts.foreign.up();
         }
         let spans = Spans::start(&life.state().name, &name);
+        let outer_end = life.outer().and_then(Scope::end);
+        let deadline = deadline.unwrap_or_else(|| match life.is_endless() {
+            true => Deadline::unbounded(),
+            false => life.core().default_deadline(outer_end.is_some()),
+        });
         Self {
-            limit: deadline.limit(life.core().clock, now, life.outer().and_then(Scope::end)),
+            limit: deadline.limit(life.core().clock, now, outer_end),
+            attempt_timeout,
             now,
-            life: Arc::new(life),
+            attempt: Attempt { life: Arc::new(life), number: 0, end: None },
             name,
             opinions,
-            attempts: 0,
             phase: if is_first && !repeats { Phase::New } else { Phase::Between },
             ambiguous: false,
             pause_is_news: false,
             cut_off: false,
-            end: None,
             repeats,
-            overdue: false,
+            overdue: AtomicBool::new(false),
             dropped: false,
             trouble: None,
             spans,
@@ -142,11 +145,11 @@ impl Run {
     }
 
     fn core(&self) -> &Arc<Core> {
-        self.life.core()
+        self.attempt.life.core()
     }
 
     fn state(&self) -> &DependencyState {
-        self.life.state()
+        self.attempt.life.state()
     }
 
     /// Reads the clock.
@@ -171,7 +174,7 @@ impl Run {
         }
         self.counted();
         may_start?;
-        Box::pin(self.admit_first()).await
+        Box::pin(self.admit_first_in_time()).await
     }
 
     /// Counts the operation if its first attempt does not do it.
@@ -186,11 +189,11 @@ impl Run {
     pub(super) async fn begin_as(&mut self, admission: &Admission) -> Result<(), Stop> {
         match admission {
             Admission::First => self.begin().await,
-            Admission::Retry { after, .. } => self.next(after).await,
+            Admission::Retry { after, .. } => self.next_in_time(after).await,
             Admission::Hedge => {
                 let admitted = self.hedge().await;
                 // A hedge that is not made ends nothing that would have to be counted.
-                self.attempts = u32::from(admitted.is_ok());
+                self.attempt.number = u32::from(admitted.is_ok());
                 admitted
             }
         }
@@ -198,7 +201,7 @@ impl Run {
 
     /// Counts an attempt as started.
     pub(super) fn attempt_started(&mut self) -> Attempt {
-        self.attempts = self.attempts.saturating_add(1);
+        self.attempt.number = self.attempt.number.saturating_add(1);
         let counts = &self.state().counts;
         let count = if self.phase == Phase::New { &counts.prompt } else { &counts.further };
         count.up();
@@ -206,56 +209,15 @@ impl Run {
         if let Some(trouble) = &mut self.trouble {
             trouble.probe = trouble.token.start();
         }
-        self.core().observer.tell(|observer| observer.attempt_started(&self.state().name, self.attempts));
+        self.core()
+            .observer
+            .tell(|observer| observer.attempt_started(&self.state().name, self.attempt.number));
         if let Some(spans) = &mut self.spans {
-            spans.attempt(&self.life.state().name, &self.name, self.attempts);
+            spans.attempt(&self.attempt.life.state().name, &self.name, self.attempt.number);
         }
-        self.end = self.limit.end_of_attempt(self.now, self.life.is_endless());
-        self.attempt()
-    }
-
-    fn attempt(&self) -> Attempt {
-        Attempt::new(Arc::clone(&self.life), self.attempts, self.end)
-    }
-
-    /// What the attempt runs in.
-    pub(super) fn inside(&self) -> Inside {
-        let span = self.spans.as_ref().map(|spans| spans.of_attempt());
-        Inside { scope: Some(Scope::attempt(self.attempt())), span }
-    }
-
-    /// Runs an attempt until it ends or has to: nothing then. Only one that has to wait needs a timer.
-    pub(super) async fn within<F: Future>(
-        &mut self,
-        inside: &mut Inside,
-        mut attempt: Pin<&mut F>,
-    ) -> Option<F::Output> {
-        let mut attempt = poll_fn(|context| inside.enter(|| attempt.as_mut().poll(context)));
-        match poll_fn(|context| Poll::Ready(attempt.poll_unpin(context))).await {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending if in_runtime() => self.until(&mut attempt).await,
-            Poll::Pending => Some(attempt.await),
-        }
-    }
-
-    /// One that is slow is counted when it becomes so, which may be long before it ends.
-    async fn until<F: Future + Unpin>(&mut self, mut attempt: F) -> Option<F::Output> {
-        let slow_at = self.state().slow_call().map(|slow| self.now.saturating_add(slow));
-        let mut slow_at = slow_at.filter(|at| self.end.is_none_or(|end| *at < end));
-        let Some(first) = slow_at.or(self.end) else { return Some(attempt.await) };
-        let mut timer = pin!(sleep_until(self.core().clock.instant(first)));
-        loop {
-            tokio::select! {
-                biased;
-                output = &mut attempt => return Some(output),
-                () = timer.as_mut() => {}
-            }
-            slow_at.take()?;
-            self.overdue = true;
-            self.state().counts.slow.up();
-            let Some(end) = self.end else { return Some(attempt.await) };
-            timer.as_mut().reset(self.core().clock.instant(end));
-        }
+        self.attempt.end =
+            self.limit.end_of_attempt(self.now, self.attempt_timeout, self.attempt.life.is_endless());
+        self.attempt.clone()
     }
 
     /// Ends the operation without success.
@@ -267,8 +229,8 @@ impl Run {
     ) -> CallError<E> {
         self.phase = Phase::Over;
         self.count(stop);
-        if self.life.owns && self.life.is_inside() && self.attempts > 1 {
-            self.life.spend_outer();
+        if self.has_retried() {
+            self.attempt.life.spend_outer();
         }
         self.core().observer.tell(|observer| observer.stopped(&self.state().name, stop.reason));
         if let Some(spans) = &self.spans {
@@ -278,18 +240,41 @@ impl Run {
             target: "damper",
             dependency = &*self.state().name,
             operation = &*self.name,
-            attempts = self.attempts,
+            attempts = self.attempt.number,
             reason = stop.reason.as_str(),
             "stopped",
         );
-        self.error(stop.reason, failure, last)
+        let failure = failure.or_else(|| (self.attempt.number == 0).then(|| Failure::refused(stop.reason)));
+        let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
+        CallError { retry_after, ..self.error(stop.reason, failure, last) }
+    }
+
+    fn again_in(&self, reason: StopReason, failure: Option<&Failure>) -> Option<Duration> {
+        let now = self.core().clock.now();
+        let told = self.state().view(|view| view.again_in(reason, now));
+        told.max(failure.and_then(|failure| failure.retry_after))
     }
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
-        let recovery = self.life.recovery_mode().filter(|_| self.ambiguous);
-        let (attempts, ambiguous) = (self.attempts, self.ambiguous);
+        let recovery = self.attempt.life.recovery_mode().filter(|_| self.ambiguous);
+        let (attempts, ambiguous) = (self.attempt.number, self.ambiguous);
         let history = self.trouble.take().map(|trouble| trouble.history).unwrap_or_default();
-        CallError { reason, failure: failure.map(Box::new), attempts, last, ambiguous, recovery, history }
+        CallError {
+            reason,
+            failure: failure.map(Box::new),
+            attempts,
+            last,
+            ambiguous,
+            recovery,
+            retry_after: None,
+            has_retried: self.has_retried(),
+            history,
+        }
+    }
+
+    /// Whether it has spent retries of its own, which nobody further out must multiply.
+    fn has_retried(&self) -> bool {
+        self.attempt.life.owns && self.attempt.number > 1
     }
 
     fn count(&self, stop: Stop) {
@@ -298,7 +283,7 @@ impl Run {
         if self.ambiguous {
             counts.ambiguous.up();
         }
-        if stop.by_server || self.attempts == 0 {
+        if stop.by_server || self.attempt.number == 0 {
             return;
         }
         match stop.reason {
@@ -315,21 +300,13 @@ impl Run {
         }
     }
 
+    /// From when on an attempt is slow. A connection that lasts is not.
+    fn slow_call(&self) -> Option<Duration> {
+        self.state().slow_call().filter(|_| !self.attempt.life.is_endless())
+    }
+
     fn took(&self, now: Moment) -> Duration {
         now.saturating_sub(self.now)
-    }
-}
-
-/// What an attempt runs in: its scope, and its span if anybody wants to see it.
-pub(super) struct Inside {
-    scope: Option<Scope>,
-    span: Option<Span>,
-}
-
-impl Inside {
-    pub(super) fn enter<T>(&mut self, code: impl FnOnce() -> T) -> T {
-        let _span = self.span.as_ref().map(Span::enter);
-        scope::enter(&mut self.scope, code)
     }
 }
 
@@ -342,7 +319,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         self.counted();
         if self.phase == Phase::InAttempt {
-            self.state().counts.cut_short.up();
+            self.state().counts.untimed.up();
         }
         match self.phase {
             Phase::Over => {}

@@ -39,8 +39,8 @@ impl Spans {
         }
     }
 
-    pub(super) fn of_attempt(&self) -> Span {
-        self.attempt.clone()
+    pub(super) fn of_attempt(&self) -> &Span {
+        &self.attempt
     }
 
     /// Ends the attempt's span.

@@ -136,3 +136,66 @@ async fn an_observer_hears_of_breakers_once_for_each_change() {
     damper.flush().await.unwrap();
     assert_eq!(log.lock().clone(), ["d open", "d half_open", "d closed", "Learning"]);
 }
+
+/// How a probe ends, and what the server is told: only an answer says that the dependency is well.
+#[tokio::test(start_paused = true)]
+async fn only_an_answer_makes_a_probe_healthy() {
+    type Ending = fn() -> futures_util::future::BoxFuture<'static, Result<(), Failure>>;
+    let cases: [(Ending, Option<bool>); 6] = [
+        (|| Box::pin(async { Ok(()) }), Some(true)),
+        (|| Box::pin(async { Err(Failure::new(FailureClass::Transient)) }), Some(false)),
+        (|| Box::pin(async { Err(Failure::new(FailureClass::Invalid)) }), None),
+        (|| Box::pin(async { Err(Failure::new(FailureClass::Transient).rejected_by_caller()) }), None),
+        (|| Box::pin(std::future::pending()), None),
+        (|| Box::pin(async { panic!("a bug of the caller") }), None),
+    ];
+    for (number, (ending, expected)) in cases.into_iter().enumerate() {
+        let fake = Fake::new(|_| {
+            let probe = answer(Decision::Granted, Reason::Probe);
+            let breaker = BreakerVersion { state: BreakerState::HalfOpen, version: 4 };
+            Step::at_once(Ok(damper_protocol::AskResponse { breaker, ..probe }))
+        });
+        *fake.told.lock() = Some(told(|told| {
+            told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
+        }));
+        let damper = client(&fake);
+        synced(&damper).await;
+        let operation = safe(&damper.dependency("d")).deadline(ms(100)).profile(crate::Profile::never());
+        let probe = tokio::spawn(operation.call(move |_| ending()));
+        let _ = probe.await;
+        tokio::time::sleep(ms(10)).await;
+        damper.flush().await.unwrap();
+        let syncs = fake.syncs.lock();
+        let told = syncs.iter().flat_map(|sync| sync.dependencies["d"].probes.clone().unwrap_or_default());
+        let told: Vec<bool> = told.map(|probe| probe.success).collect();
+        assert_eq!(told.first().copied(), expected, "case {number}: {told:?}");
+    }
+}
+
+/// Ten wait for their turn while the breaker opens and half-opens: they are no more welcome than newcomers.
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_a_turn_asks_for_a_probe_like_everybody() {
+    let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::BreakerHalfOpen))));
+    *fake.told.lock() = Some(told(|told| {
+        told.first =
+            Some(damper_protocol::FirstAttempts { per_s: 1.0, burst: 1.0, ttl_ms: 60_000, safe_per_s: 1.0 });
+    }));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let dependency = damper.dependency("d");
+    let waiting: Vec<_> =
+        (0..10).map(|_| tokio::spawn(call(safe(&dependency).deadline(ms(30_000)), vec![]))).collect();
+    tokio::time::sleep(ms(500)).await;
+    let passed = dependency.totals().physical;
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
+    }));
+    damper.flush().await.unwrap();
+    for outcome in waiting {
+        if let Err(error) = outcome.await.unwrap() {
+            assert_eq!(error.reason, StopReason::BreakerHalfOpen);
+        }
+    }
+    assert!(dependency.totals().physical <= passed, "nobody slipped in: {:?}", dependency.totals());
+    assert!(!fake.asks.lock().is_empty());
+}

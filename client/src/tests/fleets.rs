@@ -17,6 +17,8 @@ struct Shared {
     largest: Mutex<usize>,
     syncs: Mutex<Vec<SyncRequest>>,
     refused: Mutex<Option<String>>,
+    /// Syncs that it found too large.
+    too_large: Mutex<u64>,
 }
 
 impl Shared {
@@ -27,6 +29,7 @@ impl Shared {
             largest: Mutex::new(usize::MAX),
             syncs: Mutex::default(),
             refused: Mutex::default(),
+            too_large: Mutex::default(),
         };
         server.rise();
         Arc::new(server)
@@ -46,6 +49,7 @@ impl Shared {
         let names: Vec<&String> = sync.dependencies.keys().collect();
         let refused = self.refused.lock().as_ref().is_some_and(|name| names.contains(&name));
         if names.len() > *self.largest.lock() || refused {
+            *self.too_large.lock() += 1;
             return Err(Fault::Rejected(413));
         }
         self.syncs.lock().push(sync.clone());
@@ -212,6 +216,30 @@ async fn reports_that_are_too_large_are_split_down_to_one() {
         );
         assert!(names.iter().all(|name| damper.dependency(name).pair.state.policy().max_attempts == 3));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_grow_again_when_larger_ones_are_taken() {
+    const NAMES: usize = 40;
+    let server = Shared::start();
+    let damper = client_of(&server);
+    for number in 0..NAMES {
+        call(safe(&damper.dependency(&format!("d{number}"))), vec![]).await.unwrap();
+    }
+    let minutes = async |minutes: u64| {
+        server.syncs.lock().clear();
+        *server.too_large.lock() = 0;
+        tokio::time::sleep(ms(minutes * 60_000)).await;
+        let sizes = server.syncs.lock().iter().map(|sync| sync.dependencies.len()).max();
+        (sizes.unwrap_or_default(), *server.too_large.lock())
+    };
+    *server.largest.lock() = 11;
+    let (largest, refused) = minutes(1).await;
+    assert_eq!((largest, refused), (10, 2), "40, then 20, then 10");
+    let (largest, refused) = minutes(30).await;
+    assert!((9..=11).contains(&largest) && refused <= 30, "{largest}, {refused} refused");
+    *server.largest.lock() = usize::MAX;
+    assert_eq!(minutes(30).await, (NAMES, 0), "all of them in one request again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,9 +19,12 @@ impl Logs {
         (logs, tracing::subscriber::set_default(subscriber))
     }
 
-    /// The messages from informative to grave, and forgets them.
+    /// The messages from informative to grave, and forgets them. Not the hint that a first operation without a deadline
+    /// gives.
     pub(crate) fn take(&self) -> Vec<(Level, String)> {
-        std::mem::take(&mut *self.0.lock())
+        let mut taken = std::mem::take(&mut *self.0.lock());
+        taken.retain(|(_, message)| !message.starts_with("operations that are given no deadline"));
+        taken
     }
 }
 

@@ -239,3 +239,67 @@ async fn baggage_without_room_is_skipped_and_counted() {
         .unwrap();
     assert_eq!(damper.health().baggage_skipped, 1);
 }
+
+/// The request's caller owns the retries: a connection refused twice is no reason to forbid it to retry.
+#[tokio::test(start_paused = true)]
+async fn only_an_owner_has_retried() {
+    let damper = client(&granting());
+    let (dependency, attempts) = (damper.dependency("d"), AtomicU32::new(0));
+    let mut headers = HeaderMap::new();
+    headers.insert("damper-context", HeaderValue::from_static(r#"op="1", n=1, max=3, depth=1, owner="a""#));
+    let unsent = transient().with_dispatch(Dispatch::NotSent);
+    let inside = Inbound::from_headers(&headers).scope().run(failing(&dependency, &attempts, unsent.clone()));
+    let error = inside.await;
+    assert_eq!((error.reason, error.attempts, error.has_retried), (StopReason::NotRetryOwner, 2, false));
+    let error = failing(&dependency, &attempts, unsent).await;
+    assert_eq!((error.reason, error.attempts, error.has_retried), (StopReason::AttemptsExhausted, 4, true));
+    let once = call(safe(&dependency), vec![Failure::new(FailureClass::Fatal)]).await.unwrap_err();
+    assert!(!once.has_retried);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_by_a_foreign_layer_is_one_at_every_depth() {
+    let damper = client(&granting());
+    let (outer, inner) = (damper.dependency("outer"), damper.dependency("inner"));
+    let mut by_mesh = HeaderMap::new();
+    by_mesh.insert("x-envoy-attempt-count", HeaderValue::from_static("2"));
+    let nested = safe(&outer).call(|_| call(safe(&inner), vec![]));
+    Inbound::from_headers(&by_mesh).scope().run(nested).await.unwrap();
+    for dependency in [outer, inner] {
+        let totals = dependency.totals();
+        assert_eq!((totals.foreign, totals.logical, totals.physical), (1, 0, 1), "{dependency:?}");
+    }
+}
+
+/// What an operation says to one that it runs in.
+#[tokio::test(start_paused = true)]
+async fn the_outer_operation_understands_how_the_inner_one_ended() {
+    let fake = granting();
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 3, open_for_ms: 60_000 };
+    }));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let (outer, refusing, slow) =
+        (damper.dependency("outer"), damper.dependency("d"), damper.dependency("slow"));
+    *fake.told.lock() = Some(SyncedDependency::default());
+
+    let refused = safe(&outer).call(|_| call(safe(&refusing), vec![])).await.unwrap_err();
+    assert_eq!(
+        (refused.reason, refused.attempts),
+        (StopReason::NotRetryable, 1),
+        "a refusal is not repeated"
+    );
+    let failure = refused.failure.unwrap();
+    assert_eq!((failure.code.as_deref(), failure.dispatch), (Some("breaker_open"), Dispatch::NotSent));
+    assert_eq!(outer.totals().failures, Default::default(), "nothing is wrong with the outer dependency");
+    assert_eq!(outer.unclassified(), 0);
+
+    let hung = || safe(&slow).deadline(ms(100)).call(|_| std::future::pending::<Result<(), Failure>>());
+    let cut_off = safe(&outer).call(|attempt| async move {
+        let inner = hung().await.unwrap_err();
+        assert_eq!(inner.reason, StopReason::DeadlineExceeded);
+        if attempt.number() == 1 { Err(inner) } else { Ok("in time") }
+    });
+    assert_eq!(cut_off.await.unwrap(), "in time", "the outer operation had time left");
+}

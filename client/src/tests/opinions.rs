@@ -161,3 +161,80 @@ async fn a_hedge_never_waits_and_a_refused_one_ends_nothing() {
     assert_eq!((ask.kind, ask.attempt, ask.max_wait_ms), (AskKind::Hedge, 2, Some(0)));
     assert_eq!(dependency.totals(), Totals::default());
 }
+
+/// Says that everything is worth a retry.
+fn optimist(_: &Outcome<'_>) -> Verdict {
+    says(FailureClass::Transient)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_classifier_overrules_a_veto_or_loses_a_pause() {
+    let fake = granting();
+    let dependency = client(&fake).dependency("d");
+    let vetoed = transient().never_retried().with_retry_after(ms(4000));
+    let error = call(safe(&dependency).classifier(optimist), vec![vetoed.clone()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::NotRetryable, 1));
+    assert_eq!(error.retry_after, Some(ms(4000)));
+    let permit = safe(&dependency).classifier(optimist).admit().await.unwrap();
+    assert!(permit.finish(&Outcome::Error(&vetoed)).unwrap().do_not_retry);
+
+    let contested =
+        Failure::from_http(http::StatusCode::INTERNAL_SERVER_ERROR, &http::HeaderMap::new()).unwrap();
+    assert!(contested.do_not_retry, "on which implementations disagree");
+    let retried = call(safe(&dependency).classifier(optimist_on_errors), vec![contested]).await;
+    assert_eq!(retried.unwrap(), 2, "a default is no veto");
+}
+
+fn optimist_on_errors(outcome: &Outcome<'_>) -> Verdict {
+    outcome.error().map_or(Verdict::Pass, |_| says(FailureClass::Transient))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_by_hand_of_what_may_have_taken_effect_says_so() {
+    let dependency = client(&granting()).dependency("d");
+    let retry = |dispatch| Admission::Retry { after: transient().with_dispatch(dispatch), attempts: 1 };
+    let operation = || dependency.operation("o");
+    let error = operation().admit_as(retry(Dispatch::Ambiguous)).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::AmbiguousNotRepeatable);
+    assert!(error.ambiguous && !error.had_no_effect());
+    let permit = operation().admit_as(retry(Dispatch::NotSent)).await.unwrap();
+    let error = permit.failed(Failure::new(FailureClass::Fatal)).await.unwrap_err();
+    assert!(error.ambiguous, "the second attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_of_an_attempt_by_hand_reaches_the_fleet() {
+    let fake = granting();
+    let dependency = client(&fake).dependency("d");
+    let permit = safe(&dependency).admit().await.unwrap();
+    let _ = permit.finish(&Outcome::Error(&transient().with_retry_after(ms(5000))));
+    tokio::time::sleep(ms(10)).await;
+    let pauses: Vec<Option<u64>> =
+        fake.asks.lock().iter().map(|(_, ask)| ask.failure.as_ref().unwrap().retry_after_ms).collect();
+    assert_eq!(pauses, [Some(5000)]);
+    assert_eq!(fake.returned.lock().len(), 1, "nothing is charged for the message");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_is_done_without_while_no_server_answers() {
+    let hung = Fake::new(|_| Step::hung());
+    *hung.told.lock() =
+        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.5 }));
+    for fake in [Fake::dead(), hung] {
+        let dependency = client(&fake).dependency("d");
+        for _ in 0..50 {
+            call(safe(&dependency), vec![]).await.unwrap();
+            tokio::time::sleep(ms(100)).await;
+        }
+        let error = safe(&dependency).admit_as(Admission::Hedge).await.unwrap_err();
+        assert_eq!(error.reason, StopReason::EmergencyExhausted);
+        assert_eq!(dependency.totals().emergency, 0);
+    }
+
+    let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::BudgetExhausted))));
+    let builder = Damper::builder("");
+    let observing = builder.build_over(Arc::clone(&fake) as Arc<dyn Transport>, Switch::Observe);
+    let dependency = observing.dependency("d");
+    drop(safe(&dependency).admit_as(Admission::Hedge).await.unwrap());
+    assert_eq!(fake.asks.lock().len(), 1, "asked, and not obeyed");
+}

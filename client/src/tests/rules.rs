@@ -124,36 +124,6 @@ async fn an_attempt_may_know_better_what_it_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_connections_without_progress_are_a_fault_and_progress_makes_waits_short_again() {
-    let fake = granting();
-    let operation =
-        || safe(&client(&fake).dependency("d")).profile(Profile::stream()).deadline(Deadline::unbounded());
-    let start = Instant::now();
-    let error = operation().call(|_| async { Err::<(), _>(transient()) }).await.unwrap_err();
-    assert_eq!((error.reason, error.attempts), (StopReason::NoProgress, 10));
-    assert!(start.elapsed() <= ms(1000 + 2000 + 4000 + 8000 + 16_000 + 4 * 30_000));
-
-    let starts = Mutex::new(Vec::new());
-    let lasting = operation().call(|attempt| {
-        starts.lock().push(Instant::now());
-        async move {
-            tokio::time::sleep(ms(60_000)).await;
-            attempt.progressed();
-            if attempt.number() < 30 { Err(transient()) } else { Ok(()) }
-        }
-    });
-    lasting.await.unwrap();
-    let starts = starts.into_inner();
-    assert_eq!(starts.len(), 30);
-    let short = |pair: &[Instant]| pair[1] - pair[0] <= ms(61_002);
-    assert!(starts.windows(2).all(short), "a minute each, and a second between them at most");
-    assert!(
-        fake.asks.lock().iter().all(|(_, ask)| ask.attempt <= 4),
-        "the server knows of no endless operations"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn permits_make_attempts_by_hand() {
     let fake = granting();
     let dependency = client(&fake).dependency("d");
@@ -231,4 +201,123 @@ async fn no_operation_makes_more_attempts_than_the_client_may() {
         assert_eq!((error.reason, error.attempts), (StopReason::AttemptsExhausted, 2));
     }
     assert_eq!(of(&fake, Switch::NoRetry).totals().logical, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_misdirected_request_is_sent_again_once_whatever_comes_between() {
+    let dependency = client(&granting()).dependency("d");
+    let misdirected = || transient().with_dispatch(Dispatch::NotProcessed).with_code("421");
+    assert_eq!(call(safe(&dependency), vec![misdirected(), transient()]).await.unwrap(), 3);
+    let error = call(safe(&dependency), vec![misdirected(), transient(), misdirected()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::NotRetryable, 3));
+}
+
+/// The first attempt's task says something when the second has been sent.
+#[tokio::test(start_paused = true)]
+async fn a_late_note_says_nothing_about_a_later_attempt() {
+    let dependency = client(&granting()).dependency("d");
+    let late = Mutex::new(None);
+    let operation = dependency.operation("charge").call(|attempt| {
+        let number = attempt.number();
+        if number == 1 {
+            attempt.note_dispatch(Dispatch::NotSent);
+            *late.lock() = Some(attempt);
+        } else if let Some(first) = &*late.lock() {
+            first.note_dispatch(Dispatch::NotSent);
+        }
+        async { Err::<(), _>(transient()) }
+    });
+    let error = operation.await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AmbiguousNotRepeatable, 2));
+    assert!(error.ambiguous);
+
+    *late.lock() = None;
+    let operation = dependency.operation("charge").call(|attempt| {
+        attempt.note_dispatch(if attempt.number() == 1 { Dispatch::NotSent } else { Dispatch::Processed });
+        late.lock().get_or_insert(attempt).note_dispatch(Dispatch::NotSent);
+        async { Err::<(), _>(transient()) }
+    });
+    let error = operation.await.unwrap_err();
+    assert_eq!(
+        (error.attempts, error.failure.unwrap().dispatch),
+        (2, Dispatch::Processed),
+        "its own word stands"
+    );
+}
+
+/// When it may fare better, by what ended it.
+#[tokio::test(start_paused = true)]
+async fn an_error_says_when_to_come_again() {
+    let shed = |reason, retry_after_ms| {
+        let answer = damper_protocol::AskResponse { retry_after_ms, ..answer(Decision::Shed, reason) };
+        Fake::new(move |_| Step::at_once(Ok(answer.clone())))
+    };
+    let open = |told: &mut SyncedDependency| {
+        told.breaker = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 30_000 };
+    };
+    let silent = |told: &mut SyncedDependency| told.suppress_ms = 7000;
+    let nothing = |_: &mut SyncedDependency| {};
+    type Told = fn(&mut SyncedDependency);
+    let cases: [(_, Told, _, _, Option<u64>); 6] = [
+        (
+            shed(Reason::BudgetExhausted, Some(2500)),
+            nothing,
+            transient(),
+            StopReason::BudgetExhausted,
+            Some(2500),
+        ),
+        (shed(Reason::QueueFull, None), nothing, transient(), StopReason::QueueFull, None),
+        (granting(), open, transient(), StopReason::BreakerOpen, Some(30_000)),
+        (granting(), silent, transient(), StopReason::Suppressed, Some(7000)),
+        (
+            granting(),
+            nothing,
+            transient().with_retry_after(ms(60_000)),
+            StopReason::RetryAfterBeyondDeadline,
+            Some(60_000),
+        ),
+        (granting(), nothing, Failure::new(FailureClass::Invalid), StopReason::NotRetryable, None),
+    ];
+    for (fake, tell, failure, reason, expected) in cases {
+        *fake.told.lock() = Some(told(tell));
+        let damper = client(&fake);
+        // Only what is told while it runs counts: the first sync is that of the first call.
+        let first = synced_or_refused(&damper).await;
+        let error = call(safe(&damper.dependency("d")), vec![failure]).await.unwrap_err();
+        assert_eq!(error.reason, reason);
+        let said = error.retry_after.map(|pause| u64::try_from(pause.as_millis()).unwrap());
+        let close = |expected: u64| (expected - 50..=expected).contains(&said.unwrap_or_default());
+        assert!(expected.map_or(said.is_none(), close), "{reason}: {said:?} after {first:?}");
+    }
+}
+
+async fn synced_or_refused(damper: &Damper) -> Duration {
+    let start = Instant::now();
+    synced(damper).await;
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_attempt_ends_at_its_own_timeout_and_is_made_again() {
+    let dependency = client(&granting()).dependency("d");
+    let start = Instant::now();
+    let hung_once = safe(&dependency).attempt_timeout(ms(200)).call(|attempt| async move {
+        match attempt.number() {
+            1 => std::future::pending().await,
+            number => Ok::<_, Failure>((number, attempt.remaining())),
+        }
+    });
+    assert_eq!(hung_once.await.unwrap(), (2, ms(200)), "the second has as much");
+    assert!((ms(200)..ms(460)).contains(&start.elapsed()));
+    let totals = dependency.totals();
+    assert_eq!((totals.failures.transient, totals.reasons.timeout, totals.recovered), (1, 1, 1));
+
+    let unsafe_one = dependency.operation("charge").attempt_timeout(ms(200));
+    let error = unsafe_one.call(|_| std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AmbiguousNotRepeatable, 1));
+
+    let short = safe(&dependency).attempt_timeout(ms(500)).deadline(ms(300));
+    let error = short.call(|_| std::future::pending::<Result<(), Failure>>()).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::DeadlineExceeded, 1), "never past the deadline");
+    assert!(error.failure.unwrap().caller_rejected);
 }

@@ -89,3 +89,30 @@ fn a_healthy_call_allocates_once_if_nobody_is_interested() {
     let counted = allocation_counter::measure(once);
     assert_eq!(counted.count_total, 1, "the shared part of the operation");
 }
+
+/// Every message of the client, with its level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::new();
+        event.record(&mut Reader(&mut fields));
+        self.0.lock().push(format!("{} {}", event.metadata().level(), fields["message"]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_default_deadline_is_said_once() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let dependency = client(&Fake::new(|_| Step::at_once(Ok(granted())))).dependency("d");
+    let said = || log.0.lock().iter().filter(|line| line.contains("no deadline")).count();
+    call(safe(&dependency).deadline(ms(50)), vec![]).await.unwrap();
+    call(safe(&dependency).profile(crate::Profile::stream()), vec![]).await.unwrap();
+    assert_eq!(said(), 0);
+    for _ in 0..3 {
+        call(safe(&dependency), vec![]).await.unwrap();
+    }
+    assert_eq!(said(), 1);
+}

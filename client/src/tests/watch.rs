@@ -5,7 +5,7 @@ use damper_protocol::BreakerState;
 use super::*;
 use crate::{core::DependencyState, fake::Stream, view::View};
 
-fn breaker(version: u64) -> String {
+pub(super) fn breaker(version: u64) -> String {
     let breaker = format!(r#"{{"state":"open","version":{version},"open_for_ms":60000}}"#);
     format!("id: {version}\nevent: breaker\ndata: {{\"dependency\":\"d\",\"breaker\":{breaker}}}\n\n")
 }
@@ -20,7 +20,7 @@ fn ending(stream: Stream) -> Stream {
 }
 
 /// A client that watches these streams, and the state of its dependency.
-async fn watching(streams: Vec<Stream>) -> (Arc<Fake>, Damper, Arc<DependencyState>) {
+pub(super) async fn watching(streams: Vec<Stream>) -> (Arc<Fake>, Damper, Arc<DependencyState>) {
     let fake = Fake::new(|_| Step::hung());
     *fake.told.lock() = None;
     *fake.streams.lock() = streams.into();
@@ -35,15 +35,23 @@ fn version(state: &DependencyState) -> u64 {
     state.view(View::last_breaker).0
 }
 
+async fn assert_understood(chunks: Vec<(Duration, Vec<u8>)>, how: &str) {
+    let (_, _damper, state) = watching(vec![Stream { chunks, ..Stream::default() }]).await;
+    assert_eq!(state.view(View::last_breaker), (7, Some(BreakerState::Open)), "{how}");
+    assert!(state.is_guarded(), "{how}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_may_be_cut_anywhere() {
-    let whole = format!("\u{feff}: hello\n\nretry: junk\nunknown: x\n{}", breaker(7));
-    for at in 0..=whole.len() {
-        let (head, tail) = whole.as_bytes().split_at(at);
-        let chunks = vec![(Duration::ZERO, head.to_vec()), (ms(0), tail.to_vec())];
-        let (_, _damper, state) = watching(vec![Stream { chunks, ..Stream::default() }]).await;
-        assert_eq!(state.view(View::last_breaker), (7, Some(BreakerState::Open)), "cut at {at}");
-        assert!(state.is_guarded());
+    for end in ["\n", "\r\n", "\r"] {
+        let whole = format!("\u{feff}: hello\n\nretry: junk\nunknown: x\n{}", breaker(7)).replace('\n', end);
+        for at in 0..=whole.len() {
+            let (head, tail) = whole.as_bytes().split_at(at);
+            let chunks = vec![(Duration::ZERO, head.to_vec()), (ms(0), tail.to_vec())];
+            assert_understood(chunks, &format!("{end:?} cut at {at}")).await;
+        }
+        let bytes = whole.bytes().map(|byte| (Duration::ZERO, vec![byte])).collect();
+        assert_understood(bytes, &format!("{end:?} byte by byte")).await;
     }
 }
 
@@ -53,6 +61,17 @@ async fn line_ends_of_every_kind_and_events_in_one_chunk() {
         let text = [breaker(3), breaker(4), ": tick\n\n".to_owned()].concat().replace('\n', end);
         let (_, _damper, state) = watching(vec![chunks(&[&text])]).await;
         assert_eq!(version(&state), 4, "{end:?}");
+    }
+}
+
+/// What comes twice, or too late, changes nothing.
+#[tokio::test(start_paused = true)]
+async fn duplicates_and_events_out_of_order() {
+    let closed = |version| breaker(version).replace("open\"", "closed\"");
+    for order in [[5, 7, 6, 5, 7], [7, 7, 5, 6, 4], [7, 6, 5, 4, 3], [3, 5, 6, 7, 6]] {
+        let news = order.map(|version| if version == 7 { breaker(7) } else { closed(version) });
+        let (_, _damper, state) = watching(vec![chunks(&[&news.concat()])]).await;
+        assert_eq!(state.view(View::last_breaker), (7, Some(BreakerState::Open)), "{order:?}");
     }
 }
 
@@ -154,6 +173,21 @@ async fn an_endless_event_ends_the_stream() {
     let (fake, _damper, _) = watching(vec![Stream { chunks: endless, ..Stream::default() }]).await;
     tokio::time::sleep(ms(2100)).await;
     assert_eq!(fake.watches.lock().len(), 2);
+}
+
+/// The limit is one of events, not of streams.
+#[tokio::test(start_paused = true)]
+async fn any_number_of_events_passes_whatever_ends_their_lines() {
+    for end in ["\n", "\r\n", "\r"] {
+        let large = format!(": {}\n\n", "x".repeat(1024 * 1024)).replace('\n', end).into_bytes();
+        // The byte that ends an event comes on its own.
+        let halves = |event: Vec<u8>| [event[..event.len() - 1].to_vec(), event[event.len() - 1..].to_vec()];
+        let mut chunks: Vec<_> = (0..9).flat_map(|_| halves(large.clone())).collect();
+        chunks.push(breaker(7).replace('\n', end).into_bytes());
+        let chunks = chunks.into_iter().map(|chunk| (Duration::ZERO, chunk)).collect();
+        let (fake, _damper, state) = watching(vec![Stream { chunks, ..Stream::default() }]).await;
+        assert_eq!((version(&state), fake.watches.lock().len()), (7, 1), "{end:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The transport over HTTP.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
@@ -9,7 +9,7 @@ use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
 use super::{Bytestream, Fault, Pending, Transport};
-use crate::retry_after;
+use crate::{clock, retry_after};
 
 /// An endpoint that takes longer to connect to is as good as dead.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ async fn send(request: RequestBuilder) -> Result<Response, Fault> {
 /// The milliseconds of the problem, else the seconds of the header.
 async fn pause(response: Response) -> Option<Duration> {
     let header = response.headers().get(header::RETRY_AFTER);
-    let header = header.and_then(|value| retry_after::parse(value.as_bytes(), SystemTime::now()));
+    let header = header.and_then(|value| retry_after::parse(value.as_bytes(), clock::wall()));
     let problem = read::<Problem>(response, MAX_ANSWER_BYTES).await.ok();
     let exact = problem.and_then(|problem| problem.retry_after_ms).map(Duration::from_millis);
     exact.or(header)
@@ -149,3 +149,6 @@ async fn read<T: DeserializeOwned>(mut response: Response, most: usize) -> Resul
     }
     serde_json::from_slice(&body).map_err(|_| Fault::NoAnswer)
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,7 @@ const TABLE: &[(&[(&str, &str)], Seen)] = &[
     (&[("DAMPER_MAX_ATTEMPTS", "1")], CAPPED),
     (&[("DAMPER_MAX_ATTEMPTS", "3")], RETRIES),
     (&[("DAMPER_MAX_ATTEMPTS", "0")], WARNED),
+    (&[("DAMPER_TENANT", "")], WARNED),
     (&[("DAMPER_MAX_ATTEMPTS", "many")], WARNED),
 ];
 

@@ -7,6 +7,7 @@
     reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
 )]
 
+mod expect;
 mod wire;
 
 use std::time::Duration;

@@ -73,3 +73,41 @@ impl Resolve for Unresolvable {
         Box::pin(async move { Err(std::io::Error::new(kind, "a scripted failure").into()) })
     }
 }
+
+/// What a server does with the body of a request that it has answered at its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    Read,
+    Left,
+    /// It closes the connection on it.
+    Cut,
+}
+
+/// The address of a server that answers as soon as the body begins. It never says `100 Continue` by itself.
+pub async fn early(answer: &'static [u8], rest: Rest) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let (mut seen, mut buffer) = (Vec::new(), [0; 4096]);
+            while !has_body(&seen) {
+                let read = socket.read(&mut buffer).await.unwrap_or(0);
+                seen.extend_from_slice(&buffer[..read]);
+            }
+            let _ = socket.write_all(answer).await;
+            if rest == Rest::Cut {
+                continue;
+            }
+            tokio::spawn(async move {
+                while rest == Rest::Read && matches!(socket.read(&mut buffer).await, Ok(1..)) {}
+                std::future::pending::<()>().await;
+            });
+        }
+    });
+    format!("http://{address}/")
+}
+
+fn has_body(request: &[u8]) -> bool {
+    let head = request.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    head.is_some_and(|end| request.len() > end + 4)
+}

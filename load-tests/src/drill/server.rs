@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use damper_client::testing::Fault;
 use damper_protocol::BreakerState;
-use damper_server::Config;
 use damper_server::local::Local;
+use damper_server::{Config, ConfigError, Sources};
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -25,13 +25,21 @@ use crate::server::config_of;
 pub fn policy_of(scenario: &Scenario, file: Option<&Path>) -> Result<Config, DrillError> {
     match file {
         Some(path) => {
-            let config =
-                Config::load(Some(path), []).map_err(|error| DrillError::Config(error.to_string()))?;
+            let config = of_file(path).map_err(|error| DrillError::Config(error.to_string()))?;
             must_know(&config, &scenario.dependency.name, path)?;
             Ok(config)
         }
         None => config_of(scenario).map_err(|error| DrillError::Config(error.to_string())),
     }
+}
+
+/// A server of a drill listens nowhere and sends no traces, so that a file which needs `--insecure` to be served can
+/// be drilled without.
+fn of_file(path: &Path) -> Result<Config, ConfigError> {
+    const DRILL: &str = "drill";
+    let file = Sources::default().with_file(Some(path));
+    let nowhere = file.with_flag(DRILL, &["server", "listen"], "127.0.0.1:0");
+    nowhere.with_flag(DRILL, &["telemetry", "otlp_endpoint"], "").read()
 }
 
 /// A name that is misspelt would be drilled with the defaults. A file without any dependency means them.

@@ -71,7 +71,7 @@ impl Trial {
         let mut scenario = scenario.clone();
         scenario.seed = planned.seed;
         if scenario.traffic.tenants.is_empty() {
-            scenario.traffic.clients = planned.clients;
+            scenario.traffic.clients = Some(planned.clients);
         }
         runtime.block_on(run(&scenario, planned, config))
     }

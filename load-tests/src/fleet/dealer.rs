@@ -30,14 +30,10 @@ impl Members {
     pub fn of(traffic: &Traffic) -> Self {
         let mut members = Self { tenants: Vec::new(), clients: Vec::new(), shares: Vec::new() };
         if traffic.tenants.is_empty() {
-            members.join("load".to_owned(), 1.0, traffic.clients, 0.0);
+            members.join("load".to_owned(), 1.0, traffic.clients.unwrap_or(1), 0.0);
         }
         for kind in &traffic.tenants {
-            for number in 0..kind.count {
-                let name =
-                    if kind.count == 1 { kind.name.clone() } else { format!("{}-{number}", kind.name) };
-                members.join(name, kind.load, kind.clients, kind.from_s);
-            }
+            kind.names().for_each(|name| members.join(name, kind.load, kind.clients, kind.from_s));
         }
         members
     }
@@ -94,9 +90,10 @@ mod tests {
     use crate::scenario::parse;
 
     fn traffic(more: &str) -> Traffic {
+        let clients = if more.contains("tenants") { "" } else { "clients = 3" };
         let text = format!(
             "name = \"d\"\nabout = \"\"\nduration_s = 10\n[dependency]\nname = \"d\"\ncapacity_per_s = 1\nqueue_limit = 1\n\
-             latency_ms = 1\n[traffic]\narrival_per_s = 1\nclients = 3\ndeadline_ms = 1\nattempt_timeout_ms = 1\n{more}"
+             latency_ms = 1\n[traffic]\narrival_per_s = 1\n{clients}\ndeadline_ms = 1\nattempt_timeout_ms = 1\n{more}"
         );
         parse("here", &text).unwrap().traffic
     }

@@ -1,9 +1,15 @@
 //! What the types of a scenario cannot say about its values.
 
-use super::{Action, Bound, Dependency, Drill, Event, Measure, Scenario, Traffic};
+use std::collections::HashMap;
+
+use super::{Action, Bound, Dependency, Drill, Event, Measure, Scenario, Tenant, Traffic};
 
 /// Most clients of a fleet.
 const MOST_CLIENTS: u64 = 10_000;
+
+/// What a number of clients has to be that nobody would read.
+const BESIDE_TENANTS: &str =
+    "left out where tenants say how many clients they have: `clients` of each tenant";
 
 /// The mistakes found so far, each with the key that it is about.
 struct Faults(Vec<String>);
@@ -42,12 +48,13 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
     traffic(&mut faults, &scenario.traffic);
     drill(&mut faults, &scenario.drill, scenario.duration_s);
     let sized = scenario.drill.clients.is_empty() || scenario.traffic.tenants.is_empty();
-    faults.unless(sized, "drill.clients", "left out where tenants say how many clients they have");
+    faults.unless(sized, "drill.clients", BESIDE_TENANTS);
     dependency(&mut faults, &scenario.dependency);
     let local = &scenario.local;
     faults.within(local.max_attempts.into(), 100, "local.max_attempts");
     faults.unless(local.factor >= 1.0 && local.factor <= 100.0, "local.factor", "between 1 and 100");
     faults.unless(local.cap_ms >= local.base_ms, "local.cap_ms", "no less than local.base_ms");
+    policy(&mut faults, scenario);
     events(&mut faults, &scenario.events);
     phases_in_time(&mut faults, scenario);
     for (way, bounds) in &scenario.expect {
@@ -61,7 +68,7 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<String> {
 
 fn traffic(faults: &mut Faults, traffic: &Traffic) {
     faults.rate(traffic.arrival_per_s, "traffic.arrival_per_s");
-    faults.within(traffic.clients, MOST_CLIENTS, "traffic.clients");
+    clients(faults, traffic);
     faults.within(traffic.deadline_ms, 600_000, "traffic.deadline_ms");
     faults.within(traffic.attempt_timeout_ms, 600_000, "traffic.attempt_timeout_ms");
     faults.share(traffic.poison_share, "traffic.poison_share");
@@ -71,7 +78,6 @@ fn traffic(faults: &mut Faults, traffic: &Traffic) {
         faults.rate(phase.arrival_per_s, &format!("{key}.arrival_per_s"));
         faults.rises(&mut last, phase.from_s, &format!("{key}.from_s"), "the phase");
     }
-    let mut clients = 0_u64;
     for (index, tenant) in traffic.tenants.iter().enumerate() {
         let key = format!("traffic.tenants[{index}]");
         faults.unless(!tenant.name.trim().is_empty(), &format!("{key}.name"), "given");
@@ -79,10 +85,42 @@ fn traffic(faults: &mut Faults, traffic: &Traffic) {
         faults.within(tenant.clients, MOST_CLIENTS, &format!("{key}.clients"));
         faults.within(tenant.count, MOST_CLIENTS, &format!("{key}.count"));
         faults.unless(tenant.from_s >= 0.0, &format!("{key}.from_s"), "0 or more");
-        clients = clients.saturating_add(tenant.clients.saturating_mul(tenant.count));
     }
-    let need = format!("at most {MOST_CLIENTS} clients in all");
-    faults.unless(clients <= MOST_CLIENTS, "traffic.tenants", &need);
+}
+
+/// How many clients there are, and whose.
+fn clients(faults: &mut Faults, traffic: &Traffic) {
+    match (traffic.clients, traffic.tenants.is_empty()) {
+        (Some(clients), true) => faults.within(clients, MOST_CLIENTS, "traffic.clients"),
+        (None, true) => faults.unless(false, "traffic.clients", "given where no tenant has any"),
+        (given, false) => faults.unless(given.is_none(), "traffic.clients", BESIDE_TENANTS),
+    }
+    let of = |tenant: &Tenant| tenant.clients.max(1).saturating_mul(tenant.count);
+    let all = traffic.tenants.iter().map(of).fold(0, u64::saturating_add);
+    faults.unless(all <= MOST_CLIENTS, "traffic.tenants", &format!("at most {MOST_CLIENTS} clients in all"));
+    if all <= MOST_CLIENTS {
+        own_names(faults, &traffic.tenants);
+    }
+}
+
+/// Two tenants of one name would be one for the server, and two in the report.
+fn own_names(faults: &mut Faults, tenants: &[Tenant]) {
+    let mut known = HashMap::new();
+    for (index, tenant) in tenants.iter().enumerate() {
+        let taken = tenant.names().find_map(|name| {
+            let before = known.insert(name.clone(), index)?;
+            Some(format!("another than that of traffic.tenants[{before}]: both come to be `{name}`"))
+        });
+        faults.unless(taken.is_none(), &format!("traffic.tenants[{index}].name"), &taken.unwrap_or_default());
+    }
+}
+
+/// The server would find it out too, minutes later: when the way `damper` begins.
+fn policy(faults: &mut Faults, scenario: &Scenario) {
+    for (key, wrong) in crate::server::policy_faults(scenario) {
+        let key = if key.is_empty() { "dependency.name".to_owned() } else { format!("damper.{key}") };
+        faults.0.push(format!("`{key}` {wrong}"));
+    }
 }
 
 /// What would never come to be is a mistake.
@@ -105,8 +143,15 @@ fn drill(faults: &mut Faults, drill: &Drill, duration_s: u64) {
     faults.unless(!drill.ways.is_empty(), "drill.ways", "one way or more");
     faults.unless(drill.latency_ms <= 60_000, "drill.latency_ms", "at most 60000");
     faults.share(drill.loss, "drill.loss");
-    for clients in &drill.clients {
-        faults.within(*clients, MOST_CLIENTS, "drill.clients");
+    for (index, clients) in drill.clients.iter().enumerate() {
+        let key = format!("drill.clients[{index}]");
+        faults.within(*clients, MOST_CLIENTS, &key);
+        let before = drill.clients.iter().take(index).any(|before| before == clients);
+        faults.unless(
+            !before,
+            &key,
+            "a size that is not in the list before: the same seeds give the same figures",
+        );
     }
     let over = drill.over_s.is_none_or(|over_s| over_s < duration_s);
     faults.unless(over, "drill.over_s", "before the end");

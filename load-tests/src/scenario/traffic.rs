@@ -16,8 +16,9 @@ pub struct Traffic {
     /// How they are spaced.
     #[serde(default)]
     pub pacing: Pacing,
-    /// Client instances.
-    pub clients: u64,
+    /// Client instances; to be left out where tenants say how many they have.
+    #[serde(default)]
+    pub clients: Option<u64>,
     /// Which client an operation falls to.
     #[serde(default)]
     pub assignment: Assignment,
@@ -87,7 +88,7 @@ pub enum Assignment {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {
-    /// Its name; followed by a number if there are several.
+    /// Its name; followed by a number if there are several: `quiet-0`, `quiet-1`.
     pub name: String,
     /// How many of this kind.
     #[serde(default = "one")]
@@ -101,6 +102,15 @@ pub struct Tenant {
     /// Sends nothing before, in seconds.
     #[serde(default)]
     pub from_s: f64,
+}
+
+impl Tenant {
+    /// The names of all tenants of this kind.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let name =
+            |number| if self.count == 1 { self.name.clone() } else { format!("{}-{number}", self.name) };
+        (0..self.count).map(name)
+    }
 }
 
 const fn one() -> u64 {

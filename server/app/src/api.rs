@@ -9,14 +9,19 @@ pub(crate) mod sync;
 pub(crate) mod tokens;
 pub(crate) mod watch;
 
+use std::collections::BTreeSet;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use damper_protocol::problem::InvalidField;
 use serde::Serialize;
 
-use crate::problem::{Fault, invalid_name};
+use crate::config::nearest;
+use crate::problem::{Fault, invalid, invalid_name};
+use crate::shape::shortened;
 
 /// An answer as JSON.
 fn json(answer: &impl Serialize) -> Response {
@@ -28,6 +33,9 @@ fn json(answer: &impl Serialize) -> Response {
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Most unknown parameters that are named: each brings the list of those that are known.
+const MOST_UNKNOWN: usize = 16;
+
 /// The parameters of a query, in their order.
 pub(crate) struct Parameters(Vec<(String, String)>);
 
@@ -37,10 +45,36 @@ impl Parameters {
         self.all(name).last()
     }
 
+    /// The parameters that are none of `known`. One that is misspelt must not count as left out: the answer would be
+    /// that to another question.
+    fn unknown(&self, known: &[&str]) -> Vec<InvalidField> {
+        let unknown = self.0.iter().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
+        let unknown: BTreeSet<&str> = unknown.collect();
+        let told = unknown.into_iter().take(MOST_UNKNOWN);
+        told.map(|name| invalid(format!("?{}", shortened(name)), "unknown_parameter", remedy(name, known)))
+            .collect()
+    }
+
+    /// Refuses parameters that are none of `known`.
+    fn must_be(&self, known: &[&str]) -> Result<(), Fault> {
+        let unknown = self.unknown(known);
+        if unknown.is_empty() { Ok(()) } else { Err(Fault::Invalid(unknown)) }
+    }
+
     /// Every value that a parameter was given.
     fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(given, _)| given == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// What to do about an unknown parameter.
+fn remedy(name: &str, known: &[&str]) -> String {
+    if known.is_empty() {
+        return "is not known: this endpoint takes no parameters; leave it out".to_owned();
+    }
+    let nearest = nearest(name, known.iter().copied());
+    let meant = nearest.map_or_else(String::new, |nearest| format!("did you mean {nearest}? "));
+    format!("is not known; {meant}The parameters are: {}", known.join(", "))
 }
 
 impl<S: Sync> FromRequestParts<S> for Parameters {

@@ -24,6 +24,7 @@ use crate::logs::LogFormat;
 
 pub use faults::{ConfigError, ConfigFault};
 pub(crate) use keys::reference;
+pub(crate) use reader::nearest;
 pub use sources::Sources;
 
 /// Where a server listens unless told otherwise.

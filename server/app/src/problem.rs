@@ -295,7 +295,10 @@ mod tests {
         ];
         let told: BTreeSet<&str> = sources
             .iter()
-            .flat_map(|source| ["fault(\"", "code: \"", "invalid(pointer, \""].map(|before| (source, before)))
+            .flat_map(|source| {
+                ["fault(\"", "code: \"", "invalid(pointer, \"", "shortened(name)), \""]
+                    .map(|before| (source, before))
+            })
             .flat_map(|(source, before)| source.split(before).skip(1))
             .map(|after| after.split('"').next().unwrap())
             .filter(|code| *code != "unavailable")

@@ -209,9 +209,14 @@ pub(crate) fn pointer<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 
 /// A part of a JSON Pointer, shortened if the peer made it long.
 fn escaped(part: &str) -> String {
-    let end = part.floor_char_boundary(LONGEST_PART);
-    let short = part.get(..end).unwrap_or_default().replace('~', "~0").replace('/', "~1");
-    if end < part.len() { short + "..." } else { short }
+    shortened(part).replace('~', "~0").replace('/', "~1")
+}
+
+/// What the peer sent, shortened if it is long.
+pub(crate) fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(LONGEST_PART);
+    let short = text.get(..end).unwrap_or_default();
+    if end < text.len() { format!("{short}...") } else { short.to_owned() }
 }
 
 #[cfg(test)]

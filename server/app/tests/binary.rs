@@ -269,8 +269,12 @@ fn plan_prints_the_arithmetic_from_numbers_alone() {
         let words = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         words.into_iter().find(|words| words.first() == Some(&attempts)).unwrap()
     };
-    assert_eq!(row("1"), ["1", "1.000000", "120.000", "105.600", "yes", "10.000", "130.000"]);
-    assert_eq!(row("4"), ["4", "1.136128", "136.335", "119.975", "no", "-6.335", "114.424"]);
+    assert_eq!(
+        row("1"),
+        ["1", "1.000000", "120.000", "105.600", "yes", "10.000", "130.000", "120.000", "yes"]
+    );
+    let four = ["4", "1.136128", "136.335", "119.975", "no", "-6.335", "114.424", "130.000", "yes"];
+    assert_eq!(row("4"), four, "all retries do not fit, those of the pool do");
     for line in [
         "114.424  at this failure rate",
         "120.000  whatever fails",
@@ -302,6 +306,10 @@ fn plan_takes_what_a_server_sees_and_says_why_it_cannot() {
     assert!(code == 1 && err.contains("--arrival-per-s is required"), "{code} {err}");
     let (code, out, err) = ask(&["--arrival-per-s", "120", "--failure-rate", "0.12"]);
     assert!(code == 0 && out.contains("136.335"), "{code} {out} {err}");
+    let planned = "at most 4 attempts, pool 10.56/s (by its ratio), ratio 0.1\n";
+    let measured =
+        "measured now, over 60 s: no operations; the pool brings 1/s (by its floor), throttled to 100 %\n";
+    assert!(out.contains(&[planned, measured].concat()), "{out}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use damper_core::{
-    Ask, Class, Dependency, Dispatch, Failure, Kind, Moment, Policy, PolicyDraft, Priority, Span,
+    Ask, Class, Dependency, Dispatch, Failure, Kind, Moment, Policy, PolicyDraft, Priority, Report, Span,
 };
 use governor::{Quota, RateLimiter};
 
@@ -98,6 +98,37 @@ fn decisions(criterion: &mut Criterion) {
     }
     group.finish();
     ratios();
+    newcomers();
+}
+
+/// What a report of a client that nobody has heard of costs once the table of clients is full, beside one of a client
+/// that is known, in turns.
+fn newcomers() {
+    const ROUNDS: usize = 51;
+    const EACH: usize = 200;
+    const CLIENTS: usize = 20_000;
+    let mut dependency = dependency(10.0);
+    let mut now = 60_000_000_000;
+    let mut report = |client: usize| {
+        now += 1000;
+        let report = Report { client: client.to_string().into(), tenant: "t".into(), ..Report::default() };
+        let start = Instant::now();
+        black_box(dependency.sync(Moment::from_nanos(now), &report));
+        start.elapsed().as_secs_f64()
+    };
+    let full: f64 = (0..CLIENTS).map(&mut report).sum();
+    black_box(full);
+    let mut rounds: Vec<(f64, f64)> = (0..ROUNDS)
+        .map(|round| {
+            let new = (0..EACH).map(|client| report(CLIENTS * 2 + round * EACH + client)).sum();
+            let known = (0..EACH).map(|client| report(CLIENTS - 1 - client)).sum();
+            (new, known)
+        })
+        .collect();
+    rounds.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+    let (new, known) = rounds.get(ROUNDS / 2).copied().expect("in range");
+    let each = new / EACH as f64 * 1e9;
+    println!("full table of clients: {each:.0} ns for a new one, {:.2} x one that is known", new / known);
 }
 
 /// Paired runs: the two take turns within one loop, so that whatever disturbs one disturbs the other.

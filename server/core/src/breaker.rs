@@ -102,6 +102,11 @@ impl Breaker {
         }
     }
 
+    /// The same, with another version than 1 to start from.
+    pub(crate) fn counting_from(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
     pub(crate) const fn state(&self) -> BreakerState {
         self.state
     }

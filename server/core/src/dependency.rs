@@ -51,6 +51,8 @@ pub struct Dependency {
     throttle: Throttle,
     queue: FairQueue,
     breaker: Breaker,
+    /// What the versions of new breakers start from.
+    first_version: u64,
     /// Tenants whose own breaker is not closed.
     unsettled: BTreeSet<TenantKey>,
     transitions: Vec<Transition>,
@@ -95,6 +97,7 @@ impl Dependency {
             throttle,
             queue: FairQueue::default(),
             breaker: Breaker::new(now, policy.breaker, Jitter::new(!seed)),
+            first_version: 1,
             unsettled: BTreeSet::new(),
             transitions: Vec::new(),
             transition_counts: TransitionCounts::default(),

@@ -111,9 +111,10 @@ const fn part(whole: u64, slot: u64, slots: u64) -> u64 {
 }
 
 fn terms(policy: &Policy, throttle: &Throttle, past: &[Second; LOOK_BACK]) -> Terms {
-    let started = past.iter().map(|second| second.started).max().unwrap_or(0);
+    let started = MicrosPerSecond::from_per_s(past.iter().map(|second| second.started).max().unwrap_or(0));
     let throttled = |second: &Second| {
-        let (rate, bound_by) = rate(policy, second.succeeded, started);
+        let (rate, bound_by) =
+            rate(&policy.retry, policy.capacity, started, MicrosPerSecond::from_per_s(second.succeeded));
         // Below the least level a tenth of the floor is left, to find out whether things are better.
         let rate = if throttle.is_trickle() {
             policy.retry.floor.times(TRICKLE)
@@ -127,30 +128,26 @@ fn terms(policy: &Policy, throttle: &Throttle, past: &[Second; LOOK_BACK]) -> Te
         let recent = past.iter().map(|second| throttled(second).0).max();
         let saved = recent.unwrap_or(rate);
         // What is saved up is spent on top of the rate; together they must fit below the capacity.
-        let room = policy.capacity.map(|capacity| room(capacity, started).saturating_sub(rate));
+        let room = policy.capacity.map(|capacity| capacity.saturating_sub(started).saturating_sub(rate));
         room.unwrap_or(saved).min(saved).in_one_second().max(MicroTokens::ONE)
     });
     Terms { rate, burst, at_once: policy.retry.burst.is_some(), bound_by }
 }
 
-fn rate(policy: &Policy, succeeded_per_s: u64, started_per_s: u64) -> (MicrosPerSecond, BoundBy) {
-    let RetryPolicy { per_s, ratio, floor, headroom_share, .. } = policy.retry;
+/// What a pool brings as long as nothing throttles it, while so many first attempts start and succeed per second.
+pub(crate) fn rate(
+    retry: &RetryPolicy,
+    capacity: Option<MicrosPerSecond>,
+    started: MicrosPerSecond,
+    succeeded: MicrosPerSecond,
+) -> (MicrosPerSecond, BoundBy) {
+    let RetryPolicy { per_s, ratio, floor, headroom_share, .. } = *retry;
     let fixed = per_s.map(|rate| (rate, BoundBy::PerS));
-    let earned = ratio.map(|ratio| {
-        // Successes x ppm are micro-tokens: both are millionths.
-        let micros = scale(succeeded_per_s, u64::from(ratio.get()), 1);
-        (MicrosPerSecond::from_micros(micros).min(MicrosPerSecond::MAX), BoundBy::Ratio)
-    });
-    let room = policy
-        .capacity
-        .map(|capacity| (room(capacity, started_per_s).times(headroom_share), BoundBy::Headroom));
+    let earned = ratio.map(|ratio| (succeeded.times(ratio).min(MicrosPerSecond::MAX), BoundBy::Ratio));
+    let room =
+        capacity.map(|capacity| (capacity.saturating_sub(started).times(headroom_share), BoundBy::Headroom));
     let least = [fixed, earned, room].into_iter().flatten().min_by_key(|(rate, _)| *rate);
     least.filter(|(rate, _)| *rate >= floor).unwrap_or((floor, BoundBy::Floor))
-}
-
-/// What first attempts leave below the capacity.
-fn room(capacity: MicrosPerSecond, started_per_s: u64) -> MicrosPerSecond {
-    capacity.saturating_sub(MicrosPerSecond::from_per_s(started_per_s))
 }
 
 #[cfg(test)]

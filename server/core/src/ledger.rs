@@ -3,7 +3,10 @@
 //! Reports carry cumulative totals. The server takes the maximum and adds the difference, so lost, repeated
 //! and reordered reports cost nothing. A client without a record is measured from what it knows to be counted.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
 
 use crate::allocation::TTL as LEASE_TTL;
 use crate::{MicrosPerSecond, Moment, Report, Span, Totals};
@@ -20,7 +23,12 @@ const SWEEP_EVERY: Span = Span::from_secs(10);
 /// The last known totals of every client.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    clients: HashMap<Box<str>, Record>,
+    clients: HashMap<Arc<str>, Record>,
+    /// Every client once, by when it last reported or some time before: a report leaves its client's place alone, and
+    /// pays for the one move that it brings when somebody has to make room. So a newcomer to a full table costs
+    /// O(log n), spread over the reports since the last one, and a report of a known client costs nothing here.
+    by_silence: BinaryHeap<Reverse<(Moment, Arc<str>)>>,
+    most: usize,
     living: u64,
     swept: Moment,
 }
@@ -49,13 +57,17 @@ impl Record {
 
 impl Ledger {
     pub(crate) fn new(now: Moment) -> Self {
-        Self { clients: HashMap::new(), living: 0, swept: now }
+        Self::of(MOST, now)
+    }
+
+    fn of(most: usize, now: Moment) -> Self {
+        Self { clients: HashMap::new(), by_silence: BinaryHeap::new(), most, living: 0, swept: now }
     }
 
     /// What the report adds to everything counted before.
     pub(crate) fn difference(&mut self, now: Moment, report: &Report) -> Difference {
         self.advance(now);
-        if let Some(record) = self.clients.get_mut(&report.client) {
+        if let Some(record) = self.clients.get_mut(&*report.client) {
             let totals = report.totals.above(&record.totals);
             let covers = Some(now.since(record.seen));
             self.living += u64::from(!record.lives(now));
@@ -63,12 +75,14 @@ impl Ledger {
             *record = Record { totals: known, wants_first, seen: now };
             return Difference { totals, covers };
         }
-        if self.clients.len() >= MOST {
+        if self.clients.len() >= self.most {
             self.drop_most_silent();
         }
         let totals = report.totals.max(&report.acked);
         let record = Record { totals, wants_first: report.wants_first, seen: now };
-        self.clients.insert(report.client.clone(), record);
+        let client: Arc<str> = report.client.as_ref().into();
+        self.by_silence.push(Reverse((now, Arc::clone(&client))));
+        self.clients.insert(client, record);
         self.living += 1;
         let is_new = report.acked == Totals::default();
         Difference { totals: totals.above(&report.acked), covers: is_new.then_some(Span::SECOND) }
@@ -85,6 +99,7 @@ impl Ledger {
         }
         self.swept = now;
         self.clients.retain(|_, record| now.since(record.seen) < KEPT_FOR);
+        self.by_silence.retain(|Reverse((_, client))| self.clients.contains_key(client));
         self.living = self.clients.values().filter(|record| record.lives(now)).count() as u64;
     }
 
@@ -100,17 +115,26 @@ impl Ledger {
         recent.fold(MicrosPerSecond::ZERO, |sum, record| sum.saturating_add(record.wants_first))
     }
 
+    /// Of several that are equally silent, the first by its id.
     fn drop_most_silent(&mut self) {
-        let silent =
-            self.clients.iter().min_by_key(|(_, record)| record.seen).map(|(client, _)| client.clone());
-        if let Some(client) = silent {
-            self.clients.remove(&client);
+        while let Some(mut first) = self.by_silence.peek_mut() {
+            let Reverse((seen, client)) = &mut *first;
+            match self.clients.get(client) {
+                Some(record) if record.seen > *seen => *seen = record.seen,
+                _ => {
+                    self.clients.remove(client);
+                    PeekMut::pop(first);
+                    return;
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn report(logical: u64, acked: u64) -> Report {
@@ -180,5 +204,48 @@ mod tests {
         }
         assert_eq!(ledger.clients.len(), MOST);
         assert!(!ledger.clients.contains_key("0"), "the most silent one made room");
+    }
+
+    /// What a ledger remembers of whom, found by looking at everyone.
+    struct Scan {
+        seen: HashMap<String, Moment>,
+        swept: Moment,
+    }
+
+    impl Scan {
+        fn report(&mut self, now: Moment, client: &str, most: usize) {
+            if now.since(self.swept) >= SWEEP_EVERY {
+                self.swept = now;
+                self.seen.retain(|_, seen| now.since(*seen) < KEPT_FOR);
+            }
+            if !self.seen.contains_key(client) && self.seen.len() >= most {
+                let silent = self.seen.iter().min_by_key(|(client, seen)| (**seen, *client));
+                let silent = silent.unwrap().0.clone();
+                self.seen.remove(&silent);
+            }
+            self.seen.insert(client.to_owned(), now);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn who_makes_room_is_whom_a_scan_would_find(
+            reports in prop::collection::vec((0..12_u32, prop_oneof![8 => 0..3_u64, 1 => 0..700_u64]), 1..200),
+            most in 1..8_usize,
+        ) {
+            let mut ledger = Ledger::of(most, Moment::ORIGIN);
+            let mut scan = Scan { seen: HashMap::new(), swept: Moment::ORIGIN };
+            let mut now = Moment::ORIGIN;
+            for (client, seconds) in reports {
+                now = now.after(Span::from_secs(seconds));
+                let client = client.to_string();
+                ledger.difference(now, &Report { client: client.as_str().into(), ..report(1, 0) });
+                scan.report(now, &client, most);
+                let known: HashMap<String, Moment> =
+                    ledger.clients.iter().map(|(client, record)| (client.to_string(), record.seen)).collect();
+                prop_assert_eq!(&known, &scan.seen);
+                prop_assert_eq!(ledger.by_silence.len(), known.len(), "everyone has one place");
+            }
+        }
     }
 }

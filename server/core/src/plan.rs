@@ -5,6 +5,11 @@
 
 use std::fmt;
 
+use crate::feed;
+use crate::policy::RetryPolicy;
+use crate::units::MICROS_PER_TOKEN;
+use crate::{BoundBy, MicrosPerSecond, Policy, Ppm};
+
 /// Most attempts that a plan lists.
 pub const MOST_ATTEMPTS: u32 = 100;
 
@@ -47,8 +52,12 @@ pub struct Plan {
     pub logical_success_per_s: f64,
     /// Attempts by number, the first attempt first.
     pub by_attempt_per_s: Vec<f64>,
-    /// Whether the attempts fit the capacity.
+    /// Most attempts while retries keep to the pool.
+    pub physical_with_pool_per_s: Option<f64>,
+    /// Whether the attempts fit the capacity, with every retry that clients would like.
     pub fits: Option<bool>,
+    /// The same while retries keep to the pool.
+    pub fits_with_pool: Option<bool>,
     /// Attempts above the capacity.
     pub excess_per_s: Option<f64>,
     /// The capacity less the attempts; negative where they do not fit.
@@ -71,6 +80,30 @@ pub struct Plan {
 #[must_use]
 pub fn amplification(failure_rate: f64, max_attempts: u32) -> f64 {
     by_attempt(failure_rate.clamp(0.0, 1.0), max_attempts.min(MOST_ATTEMPTS)).sum()
+}
+
+/// What the retry pool of a policy brings per second once traffic is as given, as long as nothing throttles it, and
+/// the term that sets it. The given capacity and ratio take the place of the policy's own.
+#[must_use]
+pub fn pool(policy: &Policy, given: &Given) -> (f64, BoundBy) {
+    let ratio = given.retry_ratio.map(|ratio| Ppm::new(u32::try_from(millionths(ratio)).unwrap_or(u32::MAX)));
+    let retry = RetryPolicy { ratio, ..policy.retry };
+    let per_s = |rate| MicrosPerSecond::from_micros(millionths(rate));
+    let succeeded = per_s(given.arrival_per_s * (1.0 - given.failure_rate));
+    let capacity = given.capacity_per_s.map(per_s);
+    let (rate, bound_by) = feed::rate(&retry, capacity, per_s(given.arrival_per_s), succeeded);
+    (rate.as_per_s(), bound_by)
+}
+
+/// Of a number that may be beyond its range: somebody else says so.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "clamped"
+)]
+fn millionths(number: f64) -> u64 {
+    (number.clamp(0.0, 1e12) * MICROS_PER_TOKEN as f64).round() as u64
 }
 
 /// The share of operations that make attempt 1, 2, ...: 1, p, p^2, ...
@@ -136,6 +169,8 @@ impl Plan {
         let physical_per_s = arrival_per_s * amplification;
         // The sum of nothing is -0.0.
         let retry_demand_per_s = by_attempt_per_s.iter().skip(1).sum::<f64>() + 0.0;
+        // A refused retry takes its later ones with it, so this is a bound, not what to expect.
+        let with_pool = retry_per_s.map(|pool| arrival_per_s + retry_demand_per_s.min(pool));
         // However much a budget allows, no operation makes more attempts than these.
         let by_attempts = |capacity: f64| capacity / f64::from(max_attempts);
         let unanswered = std::iter::repeat_n(failure_rate, max_attempts as usize).product::<f64>();
@@ -145,7 +180,9 @@ impl Plan {
             physical_per_s,
             logical_success_per_s: arrival_per_s * (1.0 - unanswered),
             by_attempt_per_s,
+            physical_with_pool_per_s: with_pool,
             fits: capacity_per_s.map(|capacity| physical_per_s <= capacity),
+            fits_with_pool: capacity_per_s.zip(with_pool).map(|(capacity, attempts)| attempts <= capacity),
             excess_per_s: capacity_per_s.map(|capacity| (physical_per_s - capacity).max(0.0)),
             headroom_per_s: capacity_per_s.map(|capacity| capacity - physical_per_s),
             safe_arrival_per_s: capacity_per_s.map(|capacity| capacity / amplification),
@@ -207,6 +244,48 @@ mod tests {
         assert_eq!(format!("{:.5}", plan.excess_retry_demand_per_s.unwrap()), "6.33536");
         let by_attempt: Vec<String> = plan.by_attempt_per_s.iter().map(|rate| format!("{rate:.5}")).collect();
         assert_eq!(by_attempt, ["120.00000", "14.40000", "1.72800", "0.20736"]);
+    }
+
+    #[test]
+    fn a_pool_caps_the_retries_of_every_row_at_what_it_issues() {
+        let rows = chapter().table();
+        let with_pool =
+            rows.iter().map(|row| (row.physical_with_pool_per_s.unwrap(), row.fits_with_pool.unwrap()));
+        assert_eq!(
+            with_pool.collect::<Vec<_>>(),
+            [(120.0, true), (130.0, true), (130.0, true), (130.0, true)]
+        );
+        let given = Given { retry_per_s: Some(10.001), ..chapter().given };
+        assert_eq!(Plan::new(given).unwrap().fits_with_pool, Some(false));
+        let given = Given { retry_per_s: Some(20.0), ..given };
+        let plan = Plan::new(given).unwrap();
+        assert_eq!(plan.physical_with_pool_per_s, Some(plan.physical_per_s), "no more than clients want");
+        let none = Plan::new(Given { retry_per_s: None, ..given }).unwrap();
+        assert_eq!((none.physical_with_pool_per_s, none.fits_with_pool), (None, None));
+    }
+
+    #[test]
+    fn the_pool_of_a_policy_is_what_its_terms_come_to_under_the_given_traffic() {
+        const HEADROOM: Option<f64> = Some(130.0);
+        let traffic = Given { retry_per_s: None, retry_ratio: None, capacity_per_s: None, ..chapter().given };
+        for (per_s, ratio, capacity_per_s, expected) in [
+            (Some(10.0), None, None, (10.0, BoundBy::PerS)),
+            (Some(10.0), Some(0.05), None, (5.28, BoundBy::Ratio)),
+            (None, Some(0.1), None, (10.56, BoundBy::Ratio)),
+            (None, Some(1.0), HEADROOM, (8.0, BoundBy::Headroom)),
+            (Some(10.0), None, Some(100.0), (1.0, BoundBy::Floor)),
+        ] {
+            let mut draft = crate::PolicyDraft { capacity_per_s, ..Default::default() };
+            (draft.retry.per_s, draft.retry.ratio) = (per_s, ratio);
+            let policy = Policy::new(&draft).unwrap();
+            let given = Given { retry_ratio: ratio, capacity_per_s, ..traffic };
+            assert_eq!(pool(&policy, &given), expected);
+        }
+        let idle = Given { arrival_per_s: 0.0, retry_ratio: Some(0.1), ..traffic };
+        assert_eq!(pool(&Policy::default(), &idle), (1.0, BoundBy::Floor));
+        let junk =
+            Given { arrival_per_s: f64::NAN, failure_rate: -1e300, retry_ratio: Some(f64::MAX), ..traffic };
+        assert_eq!(pool(&Policy::default(), &junk), (1.0, BoundBy::Floor));
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub enum Change {
         /// The breaker after the change.
         breaker: BreakerView,
     },
-    /// A hold or a policy changed.
+    /// A hold or a policy changed, or the dependency is new or was forgotten.
     Dependency {
         /// Whose.
         dependency: Arc<str>,

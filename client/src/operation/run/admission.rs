@@ -1,8 +1,10 @@
 //! The way to the next attempt: local rules, the server's decision, or the emergency budget.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use damper_protocol::{AskKind, AskRequest, AskResponse, Decision, FailMode, FailureReport, Priority};
+use damper_protocol::{
+    AskKind, AskRequest, AskResponse, Decision, FailMode, FailureClass, FailureReport, Priority,
+};
 use tokio::runtime::Handle;
 
 use super::{Run, Stop, in_runtime};
@@ -13,79 +15,61 @@ use crate::{
     deadline::LEAST_ATTEMPT,
     decide::{Facts, after_failure},
     operation::token::Token,
+    retry_after,
     view::{Gate, View},
     wire::{ms_down, ms_up},
 };
 
 impl Run {
-    /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
-    pub(super) fn is_held_up(&self) -> bool {
-        let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
-        !open && in_runtime() && self.core().switch != Switch::Inert
+    /// Decides on another attempt. A stream waits out what would end another operation.
+    pub(super) async fn next_in_time(&mut self, failure: &Failure) -> Result<(), Stop> {
+        let mut refusals = 0;
+        let mut failure = Cow::Borrowed(failure);
+        while let Err(stop) = self.next(&failure).await {
+            refusals = self.sat_out(stop, refusals).await?;
+            // It has been waited for, or the fleet's hold remembers it.
+            failure.to_mut().retry_after = None;
+        }
+        Ok(())
     }
 
-    /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
-    /// never stops one.
-    pub(super) async fn admit_first(&mut self) -> Result<(), Stop> {
-        let now = self.core().clock.now();
-        let refusal = Stop::from(self.state().view(View::refusal));
-        match self.first_gate(now) {
-            Gate::Pass => self.take_turn().await,
-            Gate::Refuse => Err(refusal),
-            Gate::Probe if self.state().view(|view| view.is_suppressed(now)) => Err(refusal),
-            Gate::Probe => self.ask_for_first(refusal, now).await,
+    /// Counts a refusal and waits until it may be over, if that is worth it.
+    pub(super) async fn sat_out(&mut self, stop: Stop, refusals: u32) -> Result<u32, Stop> {
+        if !self.attempt.life.is_endless() || !stop.passes() {
+            return Err(stop);
         }
-    }
-
-    /// Waits until the leased rate has room for it. The world may have changed then.
-    async fn take_turn(&mut self) -> Result<(), Stop> {
-        let needs = self.least_attempt();
-        let left = self.limit.left(self.now);
-        let latest = left.map(|left| self.now.saturating_add(left.saturating_sub(needs)));
-        if !self.state().first.try_pass(self.now) && !self.state().first.pass(self.core().clock, latest).await
-        {
-            return Err(StopReason::FirstAttemptsExhausted.into());
-        }
+        let refusals = refusals.saturating_add(1);
+        let profile = self.attempt.life.profile.unwrap_or_default();
+        let backoff = profile.backoff(FailureClass::Transient).delay(refusals, &mut self.core().rng());
+        let told = stop.again_in.or_else(|| self.again_in(stop.reason, None)).unwrap_or_default();
+        let wait = backoff.max(retry_after::jittered(told, &mut self.core().rng()));
         let now = self.tick();
-        self.may_start()?;
-        match self.first_gate(now) {
-            Gate::Refuse => Err(self.state().view(View::refusal).into()),
-            Gate::Pass | Gate::Probe => Ok(()),
+        if !self.limit.fits(now, wait) {
+            return Err(stop);
         }
-    }
-
-    async fn ask_for_first(&mut self, refusal: Stop, now: Moment) -> Result<(), Stop> {
-        let ask = AskRequest { kind: AskKind::First, max_wait_ms: Some(0), ..self.ask_now(None, now) };
-        match self.core().ask(ask).await {
-            Answer::Decided(answer) => self.take(answer)?,
-            Answer::Busy(_) => return Err(refusal),
-            Answer::TooLate => return Err(StopReason::DeadlineTooShort.into()),
-            Answer::Rejected | Answer::Late | Answer::Away | Answer::CircuitOpen => {}
-        }
+        self.core().clock.sleep_until(now.saturating_add(wait)).await;
         self.tick();
-        self.may_start()
-    }
-
-    /// What the breaker lets through of first attempts.
-    fn first_gate(&self, now: Moment) -> Gate {
-        if self.state().is_guarded() { self.gate(now) } else { Gate::Pass }
+        match self.switched_off() {
+            Some(reason) => Err(reason.into()),
+            None => Ok(refusals),
+        }
     }
 
     /// The time that another attempt is worth starting with.
-    fn least_attempt(&self) -> Duration {
+    pub(super) fn least_attempt(&self) -> Duration {
         self.state().latency.get().max(LEAST_ATTEMPT)
     }
 
     /// Asks for an attempt beside another: at once or not at all.
     pub(super) async fn hedge(&mut self) -> Result<(), Stop> {
         self.may_start()?;
-        if !self.life.is_repeatable() {
+        if !self.attempt.life.is_repeatable() {
             return Err(StopReason::AmbiguousNotRepeatable.into());
         }
-        if !self.life.owns {
+        if !self.attempt.life.owns {
             return Err(StopReason::NotRetryOwner.into());
         }
-        if self.attempts >= self.life.max_attempts() {
+        if self.attempt.number >= self.attempt.life.max_attempts() {
             return Err(StopReason::AttemptsExhausted.into());
         }
         self.still_welcome()?;
@@ -95,13 +79,22 @@ impl Run {
         }
         let ask = AskRequest { kind: AskKind::Hedge, max_wait_ms: Some(0), ..self.ask_now(None, self.now) };
         let answer = self.core().ask(ask).await;
-        self.granted(answer)?;
+        self.hedge_granted(answer).or_else(|stop| self.overruled(stop))?;
         self.look_again()
+    }
+
+    /// What is left of the budget while no server answers is for retries: a hedge can be done without.
+    fn hedge_granted(&mut self, answer: Answer) -> Result<(), Stop> {
+        match answer {
+            _ if self.state().view(View::is_shadow) => self.granted(answer),
+            Answer::Late | Answer::Away | Answer::CircuitOpen => Err(StopReason::EmergencyExhausted.into()),
+            answer => self.granted(answer),
+        }
     }
 
     /// Decides on another attempt; returns when it may start.
     pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
-        let _waiting = Waiting::of(self.life.state());
+        let _waiting = Waiting::of(self.attempt.life.state());
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
@@ -151,27 +144,27 @@ impl Run {
     }
 
     fn decide(&self, failure: &Failure, now: Moment) -> Result<Duration, Stop> {
-        let max_attempts = self.life.max_attempts();
-        let endless = self.life.is_endless();
-        let (fruitless, history) =
-            self.trouble.as_ref().map_or((0, &[][..]), |trouble| (trouble.fruitless, &trouble.history));
-        let before = history.len().checked_sub(2).and_then(|before| history.get(before));
+        let max_attempts = self.attempt.life.max_attempts();
+        let endless = self.attempt.life.is_endless();
+        let trouble = self.trouble.as_ref();
+        let (fruitless, misdirections) =
+            trouble.map_or((0, 0), |trouble| (trouble.fruitless, trouble.misdirections));
         let facts = self.state().view(|view| Facts {
             now,
             limit: self.limit,
             expected: self.state().latency.get(),
-            profile: self.life.profile.unwrap_or_default(),
-            attempt: if endless { fruitless } else { self.attempts },
+            profile: self.attempt.life.profile.unwrap_or_default(),
+            attempt: if endless { fruitless } else { self.attempt.number },
             max_attempts,
-            owns: self.life.owns,
+            owns: self.attempt.life.owns,
             dropped: self.dropped,
             failure,
-            previous: before.map(|past| &past.failure),
-            repeatable: self.life.is_repeatable(),
+            misdirections,
+            repeatable: self.attempt.life.is_repeatable(),
             held_for: view.held_for(now),
             // A retry that was granted and has failed is asked about all the same: there are no more of these than
             // grants, and they are how the server learns at once that retries are in vain.
-            suppressed: view.is_suppressed(now) && self.attempts == 1,
+            suppressed: view.is_suppressed(now) && self.attempt.number == 1,
             gate: view.gate(now, self.core().heard()),
             gate_reason: view.refusal(),
             switched_off: self.switched_off(),
@@ -212,12 +205,12 @@ impl Run {
         }
     }
 
-    fn gate(&self, now: Moment) -> Gate {
+    pub(super) fn gate(&self, now: Moment) -> Gate {
         self.state().view(|view| view.gate(now, self.core().heard()))
     }
 
     /// Takes the server's decision.
-    fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
+    pub(super) fn take(&mut self, answer: AskResponse) -> Result<(), Stop> {
         let now = self.core().clock.now();
         self.core().learn_from(&answer, self.state(), now);
         match answer.decision {
@@ -229,8 +222,8 @@ impl Run {
                 self.trouble.get_or_insert_default().token = Token::granted(self.core(), answer);
                 Ok(())
             }
-            Decision::Shed => Err(Stop { reason: answer.reason.into(), by_server: true }),
-            Decision::Expired => Err(Stop { reason: StopReason::Expired, by_server: true }),
+            Decision::Shed => Err(Stop::refused(answer.reason.into(), answer.retry_after_ms)),
+            Decision::Expired => Err(Stop::refused(StopReason::Expired, answer.retry_after_ms)),
         }
     }
 
@@ -255,7 +248,7 @@ impl Run {
 
     /// Tells the server of a pause at once if this operation is not going to ask until it is over, so that the
     /// rest of the fleet holds too. An ask that does not wait and is in a pause is refused, never charged.
-    fn report_pause(&self, failure: &Failure, failed_at: Moment) {
+    pub(super) fn report_pause(&self, failure: &Failure, failed_at: Moment) {
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.pause_is_news || self.core().switch == Switch::Inert || self.state().is_private() {
             return;
@@ -287,18 +280,18 @@ impl Run {
         }
     }
 
-    fn ask_now(&self, failure: Option<FailureReport>, now: Moment) -> AskRequest {
+    pub(super) fn ask_now(&self, failure: Option<FailureReport>, now: Moment) -> AskRequest {
         let left = self.limit.left(now).unwrap_or(Duration::MAX);
         AskRequest {
             request_id: Some(self.core().global_id(self.core().next_id())),
             dependency: self.state().name.to_string(),
             tenant: self.core().tenant.clone(),
             kind: AskKind::Retry,
-            operation: self.life.id(),
+            operation: self.attempt.life.id(),
             attempt: self.numbered(),
             failure,
-            idempotent: self.life.is_repeatable(),
-            recovery_mode: self.life.recovery_mode(),
+            idempotent: self.attempt.life.is_repeatable(),
+            recovery_mode: self.attempt.life.recovery_mode(),
             priority: Priority::Normal,
             cost: 1,
             deadline_ms: ms_down(left),
@@ -311,7 +304,7 @@ impl Run {
     /// The number of the next attempt as the server is told. A stream has no last attempt, only the rule that it
     /// has to make progress; its later connections pass for the last one.
     fn numbered(&self) -> u32 {
-        let next = self.attempts.saturating_add(1);
-        if self.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
+        let next = self.attempt.number.saturating_add(1);
+        if self.attempt.life.is_endless() { next.min(self.state().policy().max_attempts) } else { next }
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout_at;
 use super::{Phase, Run};
 use crate::{
     Advice, CallError, Effect, Failure, FailureEvent, Outcome, Past, StopReason, Verdict, classify,
-    clock::Moment, hook::isolated,
+    clock::Moment, decide::is_misdirected, hook::isolated,
 };
 
 /// The latest failures that an error carries.
@@ -47,7 +47,10 @@ impl Run {
             spans.ended(None);
         }
         self.phase = Phase::Over;
-        self.state().latency.record(took);
+        match self.attempt.life.is_endless() {
+            true => self.state().counts.untimed_success.up(),
+            false => self.state().latency.record(took),
+        }
         self.count_success(now);
     }
 
@@ -59,7 +62,7 @@ impl Run {
         if let Some(first_failed_at) = first_failed_at {
             self.state().counts.recovery.record(now.saturating_sub(first_failed_at));
         }
-        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempts));
+        self.core().observer.tell(|observer| observer.succeeded(&self.state().name, self.attempt.number));
     }
 
     /// What a value stands for that is no success.
@@ -111,7 +114,7 @@ impl Run {
         failure: Failure,
         ended: Ended<E>,
     ) -> Result<(), CallError<E>> {
-        let next = self.next(&failure).await;
+        let next = self.next_in_time(&failure).await;
         next.map_err(|stop| self.stopped(stop, Some(failure), ended.into_error()))
     }
 
@@ -126,22 +129,23 @@ impl Run {
             (Ended::Judged(failure), _) => failure.clone(),
             (_, Some(error)) => match self.opinion(&Outcome::Error(error)) {
                 Verdict::Success => return None,
-                Verdict::Failure(failure) => failure,
+                Verdict::Failure(failure) => failure.heeding(&classify::failure(error)),
                 Verdict::Pass => classify::failure(error),
             },
-            _ if self.limit.is_own() => Failure::own_deadline(),
+            _ if self.limit.is_end(self.attempt.end) => Failure::own_deadline(),
             _ => Failure::timed_out(),
         };
-        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_own();
-        failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
-        failure.do_not_retry |= self.life.take_spent();
+        self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_end(self.attempt.end);
+        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
+        failure.do_not_retry |= self.attempt.life.has_spent(self.attempt.number);
         Some(failure)
     }
 
     /// Ends an attempt that the caller made by itself, and the operation with it.
     pub(in crate::operation) fn finish(&mut self, outcome: &Outcome<'_>) -> Option<Failure> {
         let failure = match (self.opinion(outcome), outcome.error()) {
-            (Verdict::Failure(failure), _) => Some(failure),
+            (Verdict::Failure(failure), Some(error)) => Some(failure.heeding(&classify::failure(error))),
+            (Verdict::Failure(failure), None) => Some(failure),
             (Verdict::Pass, Some(error)) => Some(classify::failure(error)),
             _ => None,
         };
@@ -149,8 +153,9 @@ impl Run {
             self.succeeded();
             return None;
         };
-        failure.dispatch = self.life.take_dispatch().unwrap_or(failure.dispatch);
+        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
         let failure = self.attempt_failed(failure, outcome.error());
+        self.report_pause(&failure, self.core().clock.now());
         self.phase = Phase::Over;
         if self.ambiguous {
             self.state().counts.ambiguous.up();
@@ -161,14 +166,14 @@ impl Run {
     /// Whether somebody can be asked what became of the attempt.
     pub(in crate::operation) fn is_queryable(&self, failure: &Failure) -> bool {
         failure.dispatch == Dispatch::Ambiguous
-            && self.life.idempotency.has_effect()
-            && self.life.recovery == Some(RecoveryMode::Queryable)
+            && self.attempt.life.idempotency.has_effect()
+            && self.attempt.life.recovery == Some(RecoveryMode::Queryable)
     }
 
     /// Waits for the answer, no longer than the operation may last. No answer is no knowledge.
     pub(in crate::operation) async fn queried<T>(&self, query: impl Future<Output = Effect<T>>) -> Effect<T> {
         let now = self.core().clock.now();
-        match self.limit.end_of_attempt(now, false).filter(|_| super::in_runtime()) {
+        match self.limit.end_of_attempt(now, None, false).filter(|_| super::in_runtime()) {
             Some(end) => {
                 Box::pin(timeout_at(self.core().clock.instant(end), query)).await.unwrap_or(Effect::Unknown)
             }
@@ -179,7 +184,7 @@ impl Run {
     /// The attempt has taken effect although it failed: the operation has succeeded.
     pub(in crate::operation) fn took_effect(&mut self) {
         self.phase = Phase::Over;
-        self.state().counts.looked_up.up();
+        self.state().counts.untimed_success.up();
         self.count_success(self.core().clock.now());
     }
 
@@ -195,17 +200,18 @@ impl Run {
             spans.ended(Some(failure.class.as_str()));
         }
         self.phase = Phase::Between;
-        let progressed = self.life.take_progress();
+        let progressed = self.attempt.life.has_progressed(self.attempt.number);
         let trouble = self.trouble.get_or_insert_default();
+        trouble.misdirections = trouble.misdirections.saturating_add(u32::from(is_misdirected(&failure)));
         trouble.first_failed_at.get_or_insert(now);
         trouble.fruitless = if progressed { 1 } else { trouble.fruitless.saturating_add(1) };
-        self.ambiguous |= failure.dispatch == Dispatch::Ambiguous && self.life.idempotency.has_effect();
+        self.ambiguous |= self.leaves_doubt(&failure);
         self.state().counts.failure(&failure);
         if failure.unclassified {
             self.state().unclassified.up();
         }
         self.state().unread.add(u64::from(failure.unread));
-        if self.attempts == 1 && !self.repeats {
+        if self.attempt.number == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
         let pause = failure.retry_after.unwrap_or_default();
@@ -214,12 +220,17 @@ impl Run {
         self.advised(failure, error, now)
     }
 
+    /// Whether nobody knows if the attempt has left something behind.
+    pub(super) fn leaves_doubt(&self, failure: &Failure) -> bool {
+        failure.dispatch == Dispatch::Ambiguous && self.attempt.life.idempotency.has_effect()
+    }
+
     /// What the caller's hook makes of it.
     fn advised(&mut self, failure: Failure, error: Option<&(dyn Error + 'static)>, now: Moment) -> Failure {
         let event = FailureEvent {
             dependency: &self.state().name,
             operation: &self.name,
-            attempt: self.attempts,
+            attempt: self.attempt.number,
             failure: &failure,
             error,
             remaining: self.limit.left(now),
@@ -246,7 +257,7 @@ impl Run {
         if history.len() >= MOST_HISTORY {
             history.remove(0);
         }
-        history.push(Past { attempt: self.attempts, failure: failure.clone(), took });
+        history.push(Past { attempt: self.attempt.number, failure: failure.clone(), took });
     }
 
     /// `healthy` is what the attempt says about the dependency, if it says anything. Returns when it ended and
@@ -255,9 +266,12 @@ impl Run {
         let now = self.core().clock.now();
         let took = self.took(now);
         let counts = &self.state().counts;
-        let durations = if healthy == Some(true) { &counts.succeeded } else { &counts.failed };
-        durations.record(took);
-        if !std::mem::take(&mut self.overdue) && self.state().slow_call().is_some_and(|slow| took > slow) {
+        match healthy {
+            _ if self.attempt.life.is_endless() => counts.untimed.up(),
+            Some(true) => counts.succeeded.record(took),
+            _ => counts.failed.record(took),
+        }
+        if !std::mem::take(self.overdue.get_mut()) && self.slow_call().is_some_and(|slow| took > slow) {
             self.state().counts.slow.up();
         }
         let probe = self.trouble.as_mut().and_then(|trouble| trouble.probe.take());
@@ -274,7 +288,7 @@ impl Run {
             .with_source(FailureSource::Application)
             .with_reason(FailureReason::HandlerError);
         self.state().counts.failure(&failure);
-        if self.attempts == 1 && !self.repeats {
+        if self.attempt.number == 1 && !self.repeats {
             self.state().counts.affected.up();
         }
     }

@@ -1,5 +1,6 @@
 //! The drill as JSON and as CSV.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -89,7 +90,7 @@ pub fn csv(reports: &[Report]) -> String {
     for report in reports {
         for trial in &report.trials {
             for (index, second) in trial.seconds.iter().enumerate() {
-                let (name, way) = (&report.scenario.name, trial.way.as_str());
+                let (name, way) = (field(&report.scenario.name), trial.way.as_str());
                 let _ = write!(text, "{name},{way},{},{},{index}", trial.clients, trial.seed);
                 for (_, count) in COLUMNS {
                     let _ = write!(text, ",{}", count(second));
@@ -99,6 +100,15 @@ pub fn csv(reports: &[Report]) -> String {
         }
     }
     text
+}
+
+/// Text as a field, by RFC 4180: in quotes where a comma, a quote or the end of a line would end it too early.
+fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\r', '\n']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 type Column = (&'static str, fn(&Second) -> u64);
@@ -119,3 +129,48 @@ const COLUMNS: [Column; 14] = [
     ("failed", |second| second.failed),
     ("fulfilled", |second| second.fulfilled),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first field of a record, as RFC 4180 reads it, and what follows.
+    fn read(record: &str) -> (String, &str) {
+        let Some(mut rest) = record.strip_prefix('"') else {
+            let end = record.find([',', '\r', '\n']).unwrap_or(record.len());
+            return (record[..end].to_owned(), &record[end..]);
+        };
+        let mut text = String::new();
+        loop {
+            let (before, after) = rest.split_once('"').unwrap();
+            text.push_str(before);
+            let Some(doubled) = after.strip_prefix('"') else { return (text, after) };
+            text.push('"');
+            rest = doubled;
+        }
+    }
+
+    #[test]
+    fn plain_text_is_left_alone() {
+        for plain in ["c1-outage", "two words", "Ωμέγα", "it's"] {
+            assert_eq!(field(plain), plain);
+        }
+        assert_eq!(field("a, \"b\"\nc"), "\"a, \"\"b\"\"\nc\"");
+    }
+
+    #[test]
+    fn every_text_is_read_as_it_was_written() {
+        let mut texts = vec![String::new()];
+        for length in 0..5 {
+            let longer = texts.iter().filter(|text| text.len() == length);
+            let longer: Vec<String> = longer
+                .flat_map(|text| ['a', ' ', ',', '"', '\r', '\n'].map(|last| format!("{text}{last}")))
+                .collect();
+            texts.extend(longer);
+        }
+        assert_eq!(texts.len(), 9331);
+        for text in texts {
+            assert_eq!(read(&format!("{},damper,10", field(&text))), (text, ",damper,10"));
+        }
+    }
+}

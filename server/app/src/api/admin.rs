@@ -72,7 +72,8 @@ pub(crate) async fn put(
 /// Forgets a dependency that is not in the configuration file.
 ///
 /// Asks that wait for it are shed, its tokens are void. If anyone names it again, it is made from the defaults and
-/// starts as any new dependency does. A breaker that clients saw open opens again when they report it.
+/// starts as any new dependency does. Watchers are told at once what that is: a closed breaker of a higher version and
+/// the policy of the defaults.
 #[utoipa::path(delete, path = "/v1/admin/dependencies/{name}", tag = "admin",
     params(("name" = String, Path, description = "The dependency")), responses(
     (status = 204, description = "Forgotten"),

@@ -74,6 +74,22 @@ mod tests {
     }
 
     #[test]
+    fn the_parameters_of_the_document_are_those_that_are_known() {
+        let document: serde_json::Value = serde_json::from_str(super::json()).unwrap();
+        for (route, operation) in document["paths"].as_object().unwrap() {
+            let Some(get) = operation.get("get") else { continue };
+            let listed = get["parameters"].as_array().map_or(&[][..], Vec::as_slice).iter();
+            let listed = listed.filter(|one| one["in"] == "query").map(|one| one["name"].as_str().unwrap());
+            let known = match route.as_str() {
+                "/v1/plan" => super::plan::PARAMETERS,
+                "/v1/watch" => super::watch::PARAMETERS,
+                _ => &[],
+            };
+            assert_eq!(listed.collect::<Vec<_>>(), known, "{route}");
+        }
+    }
+
+    #[test]
     fn every_route_is_in_the_document() {
         let document: serde_json::Value = serde_json::from_str(super::json()).unwrap();
         let paths = document["paths"].as_object().unwrap();

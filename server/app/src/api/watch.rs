@@ -23,6 +23,9 @@ use watcher::{Filter, Watcher};
 /// A stream that is silent for longer than two of these is dead.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// The parameters: the fields of [`WatchQuery`].
+pub(crate) const PARAMETERS: &[&str] = &["tenant", "dependency"];
+
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "for the document")]
@@ -39,14 +42,14 @@ struct WatchQuery {
 /// comment is sent every 10 seconds.
 #[utoipa::path(get, path = "/v1/watch", tag = "watch", params(WatchQuery), responses(
     (status = 200, description = "Events until the server goes away", content_type = "text/event-stream"),
-    (status = 422, description = "A name that cannot be one", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "A name that cannot be one, or a parameter that is not known", body = Problem, content_type = "application/problem+json"),
     (status = 503, description = "Going away, or too many streams", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn watch(State(app): State<App>, parameters: Parameters) -> Result<Response, Fault> {
     let given = |name| parameters.all(name).filter(|value| !value.is_empty());
     let tenant = given("tenant").last();
     let dependencies: Vec<&str> = given("dependency").collect();
-    must_be_names(tenant, &dependencies)?;
+    must_be_sound(&parameters, tenant, &dependencies)?;
     follow(app, wire::tenant(tenant), dependencies)
 }
 
@@ -64,9 +67,10 @@ pub(crate) fn follow(app: App, tenant: &str, dependencies: Vec<&str>) -> Result<
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 
-fn must_be_names(tenant: Option<&str>, dependencies: &[&str]) -> Result<(), Fault> {
+fn must_be_sound(parameters: &Parameters, tenant: Option<&str>, dependencies: &[&str]) -> Result<(), Fault> {
     let of_tenant = tenant.and_then(|tenant| invalid_name("?tenant", tenant));
     let of_dependencies = dependencies.iter().filter_map(|name| invalid_name("?dependency", name));
-    let faults: Vec<_> = of_tenant.into_iter().chain(of_dependencies).collect();
+    let unknown = parameters.unknown(PARAMETERS);
+    let faults: Vec<_> = unknown.into_iter().chain(of_tenant).chain(of_dependencies).collect();
     if faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(faults)) }
 }

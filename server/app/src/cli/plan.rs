@@ -21,7 +21,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   damper plan --arrival-per-s 120 --failure-rate 0.12 --max-attempts 4 --capacity-per-s 130 --retry-per-s 10
                                         what the numbers come to; no server is needed
-  damper plan --dependency payments     what the server on this machine has seen of payments
+  damper plan --dependency payments     the policy of payments, under the traffic that the server on this machine sees
   damper plan --dependency payments --server http://damper:7117 --max-attempts 2
                                         the same elsewhere, and if there were two attempts
   damper plan --dependency payments --format csv > payments.csv
@@ -32,6 +32,10 @@ How to read it:
   headroom. Safe operations per second are the most whose attempts fit the capacity: at this failure rate; whatever
   fails, as far as the server's retry ratio or pool is what limits retries; and with nothing to limit them. What lies
   between the last two is what a retry budget is worth. In overload p rises with the load: plan with a bad day's p.
+  The first \"fits\" is about every retry that clients want; \"with pool\" is the most that a pool lets through, and
+  whether that fits. Of a dependency, the traffic is what the server measures, unless it is given; capacity, attempts,
+  ratio and pool are what its policy comes to under this traffic. What the pool brings at this moment, throttled or at
+  its floor, stands beside it as measured, and no figure of the plan rests on it.
 
 Exit codes:
   0   success
@@ -185,8 +189,7 @@ fn refusal(problem: &Problem) -> String {
 }
 
 fn url(question: &Question, dependency: &str) -> Result<Url, NoPlan> {
-    let told = question.server.clone().or_else(|| std::env::var(ENDPOINT).ok());
-    let server = told.unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
+    let server = server(question.server.clone(), std::env::var(ENDPOINT).ok());
     let usage = || {
         NoPlan::Usage(format!("{server:?} is no server; give an http URL, such as http://{DEFAULT_ADDRESS}"))
     };
@@ -211,6 +214,12 @@ fn url(question: &Question, dependency: &str) -> Result<Url, NoPlan> {
     Ok(url)
 }
 
+/// Where the server is. A variable that is set and empty says nothing, as for clients.
+fn server(flag: Option<String>, variable: Option<String>) -> String {
+    let variable = variable.filter(|url| !url.is_empty());
+    flag.or(variable).unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"))
+}
+
 /// A URL as people gave it.
 fn bare(url: &Url) -> Url {
     let mut bare = url.clone();
@@ -225,4 +234,24 @@ fn cause(error: &reqwest::Error) -> String {
     std::iter::successors(Some(first), |error| error.source())
         .last()
         .map_or_else(String::new, ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_where_the_flag_or_the_variable_says_or_here() {
+        const HERE: &str = "http://127.0.0.1:7117";
+        let told = |text: &str| Some(text.to_owned());
+        for (flag, variable, expected) in [
+            (None, None, HERE),
+            (None, told(""), HERE),
+            (None, told("http://b"), "http://b"),
+            (told("http://a"), told("http://b"), "http://a"),
+            (told(""), None, ""),
+        ] {
+            assert_eq!(server(flag, variable), expected);
+        }
+    }
 }

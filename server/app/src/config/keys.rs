@@ -80,7 +80,7 @@ pub(super) const TELEMETRY: &[Key<TelemetryDraft>] = keys! { TelemetryDraft:
     tenants = "false", FLAG, "metrics by tenant too: many rows, so they have to be asked for";
     max_tenants = "100", TENANTS, "most tenants of each dependency with metrics of their own; the rest is tenant=\"_other\"";
     log_format = "text", LOG_FORMAT, "the form of the log: lines for people, or one JSON object on each line";
-    otlp_endpoint = "none", ENDPOINT, "where traces go, by OTLP over HTTP as JSON; no traces without it";
+    otlp_endpoint = "none", ENDPOINT, "where traces go, by OTLP over HTTP as JSON and without credentials; no traces without it";
     trace_ratio = "1", SHARE, "share of traces that begin here and are kept; a caller's own decision comes first";
 };
 

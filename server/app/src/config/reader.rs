@@ -205,15 +205,20 @@ fn unknown(section: &str, path: &[&str], known: impl Iterator<Item = &'static st
         let message = "is not available in this version; leave it out".to_owned();
         return Wrong { code: "unavailable", message };
     }
-    let nearest = known
-        .map(|key| (strsim::normalized_damerau_levenshtein(key, &dotted).max(end_alike(key, &dotted)), key))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let message = match nearest {
-        Some((_, key)) => format!("is not a key; did you mean {key}?"),
+    let message = match nearest(&dotted, known) {
+        Some(key) => format!("is not a key; did you mean {key}?"),
         None => "is not a key; `damper --help` lists the keys".to_owned(),
     };
     Wrong { code: "unknown_key", message }
+}
+
+/// The one of `known` that was meant, if one of them is like what was given.
+pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody means a key with a name of hundreds of letters, and comparing them is work.
+    let known = known.filter(|key| given.len() <= 4 * key.len());
+    let alike = |key: &str| strsim::normalized_damerau_levenshtein(key, given).max(end_alike(key, given));
+    let alike = known.map(|key| (alike(key), key)).filter(|(alike, _)| *alike >= ALIKE);
+    alike.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, key)| key)
 }
 
 /// How alike the last parts are: the right key in the wrong section is found too.

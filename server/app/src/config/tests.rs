@@ -229,3 +229,37 @@ fn traces_go_where_the_key_or_a_variable_of_opentelemetry_says() {
         assert!(error.contains(name) && error.contains("give an http URL"), "{error}");
     }
 }
+
+#[test]
+fn an_endpoint_that_traces_cannot_reach_is_refused_before_the_server_starts() {
+    let fault = |endpoint: &str| faults(&format!("telemetry.otlp_endpoint = \"{endpoint}\"")).join("\n");
+    for endpoint in ["http://a", "http://a:65535", "http://[::1]:4318/otel", "http://10.0.0.1:4318/v1/traces"]
+    {
+        assert_eq!(fault(endpoint), "", "{endpoint}");
+    }
+    for (endpoint, why) in [
+        ("http://a:65536", "which is no URL: invalid port number"),
+        ("http://a:999999999999", "which is no URL: invalid port number"),
+        ("http://a:0", "is \"http://a:0\""),
+        ("http://", "which is no URL: empty host"),
+        ("http:///v1/traces", "is \"http:///v1/traces\""),
+        ("collector", "which is no URL: relative URL without a base"),
+        ("collector:4318", "is \"collector:4318\""),
+        ("http://a b", "which is no URL: invalid international domain name"),
+        ("http://[::1", "which is no URL: invalid IPv6 address"),
+        ("https://a:4318", "without TLS"),
+        ("grpc://a:4317", "is \"grpc://a:4317\""),
+        ("unix:/run/otel.sock", "is \"unix:/run/otel.sock\""),
+        ("http://a?key=hunter2", "has a query"),
+        ("http://a#hunter2", "has a query or a fragment"),
+        ("http://hunter2@a:4318", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("http://user:hunter2@a:4318", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("http://user:hunter2/x@a:99999", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("https://user:hunter2@a", "OTEL_EXPORTER_OTLP_HEADERS"),
+    ] {
+        let fault = fault(endpoint);
+        assert!(fault.starts_with("configuration:1: telemetry.otlp_endpoint "), "{endpoint}: {fault}");
+        assert!(fault.contains(why) && fault.contains("; give an http URL, such as"), "{endpoint}: {fault}");
+        assert!(!fault.contains("hunter2"), "a secret is repeated: {fault}");
+    }
+}

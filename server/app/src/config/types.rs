@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use axum::http::Uri;
 use damper_engine::Unknown;
+use reqwest::Url;
 
 use super::value::{Value, Wrong};
 use crate::logs::LogFormat;
@@ -105,16 +106,37 @@ fn tenants(value: &Value) -> Result<usize, Wrong> {
     count.ok_or_else(|| Wrong::range(value, "1 to 1000"))
 }
 
-/// Without TLS, which this version's exporter does not speak. An empty one is none, whatever else is set.
+/// Without TLS, which this version's exporter does not speak. An empty one is none, whatever else is set. What may hold
+/// a secret is not repeated.
 fn endpoint(value: &Value) -> Result<String, Wrong> {
     const GIVE: &str = "an http URL, such as \"http://127.0.0.1:4318\"";
     let Value::Text(text) = value else { return Err(Wrong::kind(value, GIVE)) };
     if text.is_empty() {
         return Ok(String::new());
     }
-    let uri = text.parse::<Uri>().ok();
-    let is_http = uri.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
-    if is_http { Ok(text.clone()) } else { Err(Wrong::word(value, GIVE)) }
+    let wrong = |message: String| Err(Wrong { code: "unknown_value", message });
+    if text.contains('@') {
+        return wrong(format!(
+            "has an @ in it, as a user name or a password has, which would be logged; give {GIVE}, and what the \
+             collector wants to see in OTEL_EXPORTER_OTLP_HEADERS"
+        ));
+    }
+    if text.contains(['?', '#']) {
+        return wrong(format!(
+            "has a query or a fragment, behind which no path of traces can be; give {GIVE}"
+        ));
+    }
+    match Url::parse(text) {
+        Err(error) => wrong(format!("is {value}, which is no URL: {error}; give {GIVE}")),
+        Ok(url) if url.scheme() == "https" => {
+            wrong(format!("is {value}, but this version sends traces without TLS; give {GIVE}"))
+        }
+        // It is used as it is written, not as a lenient reader takes it.
+        Ok(url) if url.scheme() != "http" || url.port() == Some(0) || text.parse::<Uri>().is_err() => {
+            Err(Wrong::word(value, GIVE))
+        }
+        Ok(_) => Ok(text.clone()),
+    }
 }
 
 fn long(value: &Value) -> Result<u64, Wrong> {

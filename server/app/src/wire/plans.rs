@@ -3,7 +3,7 @@
 use damper_core::plan::{Given, Plan};
 use damper_protocol::plan::{PlanGiven, PlanResponse, PlanRow};
 
-/// A plan as people read it.
+/// A plan as people read it, from numbers alone.
 pub(crate) fn plan(plan: &Plan) -> PlanResponse {
     let table = plan.table();
     let Plan {
@@ -12,7 +12,9 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
         physical_per_s,
         logical_success_per_s,
         ref by_attempt_per_s,
+        physical_with_pool_per_s,
         fits,
+        fits_with_pool,
         excess_per_s,
         headroom_per_s,
         safe_arrival_per_s,
@@ -28,7 +30,10 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
         physical_per_s,
         logical_success_per_s,
         by_attempt_per_s: by_attempt_per_s.clone(),
+        pool_bound_by: None,
+        physical_with_pool_per_s,
         fits,
+        fits_with_pool,
         excess_per_s,
         headroom_per_s,
         safe_arrival_per_s,
@@ -38,6 +43,7 @@ pub(crate) fn plan(plan: &Plan) -> PlanResponse {
         retry_demand_per_s,
         excess_retry_demand_per_s,
         table: table.iter().map(row).collect(),
+        now: None,
     }
 }
 
@@ -52,7 +58,9 @@ const fn row(plan: &Plan) -> PlanRow {
         amplification: plan.amplification,
         physical_per_s: plan.physical_per_s,
         logical_success_per_s: plan.logical_success_per_s,
+        physical_with_pool_per_s: plan.physical_with_pool_per_s,
         fits: plan.fits,
+        fits_with_pool: plan.fits_with_pool,
         headroom_per_s: plan.headroom_per_s,
         safe_arrival_per_s: plan.safe_arrival_per_s,
         safe_arrival_by_attempts_per_s: plan.safe_arrival_by_attempts_per_s,

@@ -70,12 +70,49 @@ async fn a_dependency_fills_in_what_is_left_out() {
     assert_eq!(status, 200);
     assert_eq!(
         plan["given"],
-        json!({"arrival_per_s": 120.0, "failure_rate": 0.12, "max_attempts": 3, "capacity_per_s": 130.0, "retry_per_s": 10.0,
-            "retry_ratio": null})
+        json!({"arrival_per_s": 120.0, "failure_rate": 0.12, "max_attempts": 3, "capacity_per_s": 130.0, "retry_per_s": 8.0,
+            "retry_ratio": null}),
+        "the room below the capacity is less than the fixed pool"
     );
     assert_eq!(digits(&plan["amplification"], 4), "1.1344");
+    assert_eq!((&plan["pool_bound_by"], &plan["now"]["over_s"]), (&json!("headroom"), &json!(10)));
+    assert_eq!(digits(&plan["now"]["failure_rate"], 2), "0.12");
     let (_, plan) = server.get("/v1/plan?dependency=payments").await;
     assert!(plan["given"]["arrival_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[tokio::test]
+async fn a_plan_goes_by_the_policy_and_says_apart_what_the_pool_brings_now() {
+    let server = Server::start("[dependencies.payments]\ncapacity_per_s = 130").await;
+    let planned = async |query: &str| {
+        let traffic = "dependency=payments&arrival_per_s=120&failure_rate=0.12";
+        let (status, plan) = server.get(&format!("/v1/plan?{traffic}{query}")).await;
+        assert_eq!(status, 200, "{plan}");
+        let pool = digits(&plan["given"]["retry_per_s"], 2);
+        (pool, plan["pool_bound_by"].clone(), plan["fits"].clone(), plan["fits_with_pool"].clone(), plan)
+    };
+    let (pool, bound_by, fits, fits_with_pool, plan) = planned("").await;
+    assert_eq!((pool.as_str(), bound_by), ("8.00", json!("headroom")), "0.8 x (130 - 120)");
+    assert_eq!((fits, fits_with_pool), (json!(false), json!(true)));
+    assert_eq!(digits(&plan["physical_with_pool_per_s"], 3), "128.000");
+    let now = json!({"over_s": 60, "arrival_per_s": null, "failure_rate": null, "retry_per_s": 1.0,
+        "retry_bound_by": "floor", "throttle": 1.0});
+    assert_eq!(plan["safe_arrival_by_pool_per_s"], Value::Null, "this pool shrinks as the traffic grows");
+    // Of the capacity alone: nobody has reported a first attempt, so that the ratio earns nothing.
+    assert_eq!(plan["now"], now);
+    for (query, pool, bound_by) in [
+        ("&capacity_per_s=200", "64.00", json!("headroom")),
+        ("&retry_ratio=0.05", "5.28", json!("ratio")),
+        ("&capacity_per_s=120", "1.00", json!("floor")),
+        ("&retry_per_s=3", "3.00", Value::Null),
+    ] {
+        let (planned, by, .., plan) = planned(query).await;
+        let fixed = ["floor", "per_s"].map(Value::from).contains(&by) || by.is_null();
+        assert_eq!((planned.as_str(), by), (pool, bound_by), "{query}");
+        assert_eq!(plan["safe_arrival_by_pool_per_s"].is_number(), fixed, "{query}");
+    }
+    let (_, plan) = server.get("/v1/plan?arrival_per_s=1&failure_rate=0&max_attempts=1").await;
+    assert_eq!((&plan["now"], &plan["pool_bound_by"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
@@ -95,6 +132,58 @@ async fn every_parameter_that_cannot_be_is_named() {
         assert_eq!((status, pointers(&problem)), (422, expected), "{query}");
     }
     assert_eq!(server.get("/v1/plan?arrival_per_s=%ff").await.0, 422);
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_misspelt_does_not_count_as_left_out() {
+    let server = Server::start("[dependencies.payments]").await;
+    let sound = "arrival_per_s=120&failure_rate=0.12&max_attempts=4";
+    let (status, problem) = server.get(&format!("/v1/plan?{sound}&retries_per_s=10")).await;
+    assert_eq!((status, pointers(&problem)), (422, vec!["?retries_per_s"]));
+    let error = &problem["errors"][0];
+    assert_eq!(error["code"], "unknown_parameter");
+    let detail = error["detail"].as_str().unwrap();
+    let known = "The parameters are: arrival_per_s, failure_rate, max_attempts, capacity_per_s, retry_per_s, \
+        retry_ratio, format, dependency";
+    assert!(
+        detail.starts_with("is not known; did you mean retry_per_s? ") && detail.ends_with(known),
+        "{detail}"
+    );
+    let both = format!("/v1/plan?{sound}&zz=1&zz=2&Format=csv&capacity_per_s=-1&%00=");
+    let (status, problem) = server.get(&both).await;
+    assert_eq!((status, pointers(&problem)), (422, vec!["?\u{0}", "?Format", "?zz", "?capacity_per_s"]));
+    let long = format!("/v1/plan?{sound}&{}=1", "x".repeat(8000));
+    assert!(
+        server.get(&long).await.1.to_string().len() < 1000,
+        "what a peer made long is not repeated to it"
+    );
+    let many: String = (0..1000).map(|number| format!("&x{number}")).collect();
+    let (_, problem) = server.get(&format!("/v1/plan?{sound}{many}")).await;
+    assert_eq!(pointers(&problem).len(), 16);
+}
+
+#[tokio::test]
+async fn no_endpoint_ignores_a_parameter_that_would_change_its_answer() {
+    let server = Server::start("[dependencies.payments]").await;
+    for path in [
+        "/v1/watch?dependancy=payments",
+        "/v1/dependencies?tenant=checkout",
+        "/v1/dependencies/payments?tenant=checkout",
+    ] {
+        let answer = server.http.get(server.url(path)).send().await.unwrap();
+        assert_eq!(answer.status(), 422, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        let name = path.split(['?', '=']).nth(1).unwrap();
+        assert_eq!(pointers(&problem), [format!("?{name}")], "{path}");
+        assert_eq!(problem["errors"][0]["code"], "unknown_parameter");
+    }
+    for path in ["/livez?probe=1", "/readyz?probe=1", "/metrics?job=damper", "/openapi.json?v=1", "/?x"] {
+        assert_eq!(
+            server.get(path).await.0,
+            200,
+            "{path}: supervisors and scrapers have parameters of their own"
+        );
+    }
 }
 
 #[tokio::test]
@@ -118,7 +207,7 @@ async fn the_lines_of_a_planner_are_there() {
 async fn the_table_is_also_for_spreadsheets() {
     let server = Server::start("").await;
     let path = "/v1/plan?arrival_per_s=120&failure_rate=0.5&max_attempts=2&capacity_per_s=130";
-    let expected = "120,0.5,130,,,2,1.5,180,90,false,-50,86.66666666666667,,,65";
+    let expected = "120,0.5,130,,,2,1.5,180,90,false,-50,86.66666666666667,,,65,,";
     let cases = [
         ("", "text/csv", true),
         ("", "text/csv;q=0.9, application/json", true),

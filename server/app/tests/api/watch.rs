@@ -131,6 +131,52 @@ async fn a_watcher_hears_of_the_dependencies_that_it_asked_for() {
 }
 
 #[tokio::test]
+async fn a_dependency_that_is_forgotten_leaves_no_open_breaker_behind() {
+    let server = Server::start("[defaults]\nmax_attempts = 2").await;
+    let path = "/v1/admin/dependencies/payments";
+    assert_eq!(server.put(path, &json!({"max_attempts": 7})).await.0, 201);
+    let mut stream = Stream::open(&server, "").await;
+    let mut elsewhere = Stream::open(&server, "?dependency=mail").await;
+    stream.expect("snapshot").await;
+    elsewhere.expect("snapshot").await;
+    server.post("/v1/sync", &failing("payments")).await;
+    let open = stream.expect("breaker").await["breaker"].clone();
+    assert_eq!((&open["state"], &open["version"]), (&json!("open"), &json!(2)));
+    assert_eq!(server.delete(path).await.0, 204);
+    let told = stream.expect("dependency").await;
+    assert_eq!(told["breaker"], json!({"state": "closed", "version": 3, "open_for_ms": 0}));
+    assert_eq!((&told["dependency"], &told["policy"]["max_attempts"]), (&json!("payments"), &json!(2)));
+    // A client that has not heard of it yet names the dependency again, and brings what it saw.
+    let mut late = failing("payments");
+    late["dependencies"]["payments"] = json!({"breaker_version": 2, "breaker_state": "open"});
+    let (_, synced) = server.post("/v1/sync", &late).await;
+    assert_eq!(synced["dependencies"]["payments"]["breaker"]["state"], "closed");
+    assert_eq!(synced["dependencies"]["payments"]["breaker"]["version"], 3, "which is news to it");
+    assert_eq!(stream.expect("dependency").await["breaker"]["version"], 3);
+    server.post("/v1/admin/dependencies/payments/breaker", &json!({"force": "open"})).await;
+    assert_eq!(stream.expect("breaker").await["breaker"]["version"], 4);
+    server.post("/v1/sync", &failing("mail")).await;
+    assert_eq!(elsewhere.expect("dependency").await["dependency"], "mail", "and nothing else before");
+}
+
+#[tokio::test]
+async fn a_consumer_that_missed_that_a_dependency_was_forgotten_learns_it_from_its_snapshot() {
+    let server = Server::start("server.max_dependencies = 5000").await;
+    server.post("/v1/sync", &failing("payments")).await;
+    let mut stream = Stream::open(&server, "?dependency=payments").await;
+    let before = stream.expect("snapshot").await["dependencies"]["payments"]["breaker"].clone();
+    assert_eq!((&before["state"], &before["version"]), (&json!("open"), &json!(2)));
+    let engine = server.running.engine();
+    assert!(engine.forget("payments"));
+    for number in 0..2000 {
+        let probes = None::<std::iter::Empty<(&str, bool)>>;
+        engine.sync(&number.to_string(), Report::default(), probes).unwrap();
+    }
+    let after = stream.expect("snapshot").await["dependencies"]["payments"]["breaker"].clone();
+    assert_eq!((&after["state"], &after["version"]), (&json!("closed"), &json!(3)));
+}
+
+#[tokio::test]
 async fn a_consumer_that_falls_behind_gets_a_fresh_snapshot_and_ids_go_on() {
     let server = Server::start("server.max_dependencies = 5000\n[dependencies.payments]").await;
     let mut stream = Stream::open(&server, "?dependency=payments").await;

@@ -36,6 +36,20 @@ impl Dependency {
         }
     }
 
+    /// The same, with versions of breakers that start from `version`, for a dependency that takes another's place: who
+    /// saw the other's breaker must not take this one's for an older one.
+    #[must_use]
+    pub fn counting_from(self, version: u64) -> Self {
+        Self { first_version: version, breaker: self.breaker.counting_from(version), ..self }
+    }
+
+    /// The highest version of any breaker here.
+    #[must_use]
+    pub fn highest_version(&self) -> u64 {
+        let own = self.tenants.iter().filter_map(|(_, tenant)| tenant.breaker.as_ref());
+        own.map(|breaker| breaker.version().version).fold(self.breaker.version().version, u64::max)
+    }
+
     /// The breaker that `tenant` meets.
     pub fn breaker(&mut self, now: Moment, tenant: &str) -> BreakerView {
         let now = self.advance(now);
@@ -48,7 +62,8 @@ impl Dependency {
             && let Some(spender) = self.tenants.get_mut(tenant)
         {
             let (now, policy, jitter) = (self.now, self.policy.breaker, Jitter::new(tenant.seed()));
-            return spender.breaker.get_or_insert_with(|| Box::new(Breaker::new(now, policy, jitter)));
+            let new = || Breaker::new(now, policy, jitter).counting_from(self.first_version);
+            return spender.breaker.get_or_insert_with(|| Box::new(new()));
         }
         &mut self.breaker
     }

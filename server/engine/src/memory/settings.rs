@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::table::Table;
-use super::{Change, Decided, Entry, Guarded, MemoryEngine, tend};
+use super::{Change, Decided, Entry, Guarded, MemoryEngine, Watched, tend};
 use crate::{EngineError, Settings};
 
 /// A dependency that came with an ask or a report and was not used for so long may lose its place. Clients sync
@@ -70,11 +70,21 @@ impl MemoryEngine {
         Ok(Configured::Made)
     }
 
-    /// Forgets a dependency: whoever waits is answered, its tokens are void. False if it is unknown. Under the
-    /// same name a new one may be made, which starts as any new one does.
+    /// Forgets a dependency: whoever waits is answered, its tokens are void, and watchers are told that it changed:
+    /// what they see of it is [`unused`](Self::unused) from then on. False if it is unknown. Under the same name a new
+    /// one may be made, which starts as any new one does, with a breaker whose version is higher.
     #[must_use]
     pub fn forget(&self, dependency: &str) -> bool {
         self.remove(&mut self.0.table.write(), dependency)
+    }
+
+    /// What a watcher sees of a dependency that is unknown, and was known before: as it would be if somebody named it.
+    #[must_use]
+    pub fn unused(&self) -> Watched {
+        let (now, table) = (self.now(), self.0.table.read());
+        let policy = Arc::clone(&table.settings.defaults);
+        let breaker = table.fresh(now, &policy, 0).overall_breaker(now);
+        Watched { breaker, holds: Vec::new(), policy }
     }
 
     /// In a full table, the dependency that was idle longest makes room, if it was idle long enough.
@@ -92,12 +102,14 @@ impl MemoryEngine {
         let Some(entry) = table.remove(dependency) else { return false };
         let mut guarded = entry.guarded.lock();
         guarded.gone = true;
+        table.outdate(&guarded.dependency);
         let decision = refusal(&mut guarded.dependency, self.now());
         self.settle(&entry, &mut guarded);
         for waiter in std::mem::take(&mut guarded.waiters).into_values().flatten() {
             let _ = waiter.send(Decided { decision: decision.clone(), token: None });
         }
         entry.rearm.notify_one();
+        let _ = self.0.changes.send(Change::Dependency { dependency: Arc::clone(&entry.name) });
         true
     }
 
@@ -112,8 +124,8 @@ impl MemoryEngine {
     }
 
     pub(super) fn insert(&self, table: &mut Table, name: &str, policy: &Arc<Policy>) -> Arc<Entry> {
+        let dependency = table.fresh(self.now(), policy, table.next_place() as u64);
         let entry = table.add(|place| {
-            let dependency = Dependency::new(self.now(), Arc::clone(policy), place as u64);
             let told = dependency.revision();
             let guarded = Guarded { dependency, waiters: HashMap::new(), told, gone: false };
             let used = AtomicU64::new(self.now().as_nanos());

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use damper_core::{Moment, Policy};
+use damper_core::{Dependency, Moment, Policy};
 
 use super::Entry;
 use crate::{EngineError, Settings, Unknown};
 
 /// The dependencies, and the settings that say what becomes of the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Table {
     pub(super) settings: Settings,
     named: BTreeMap<Arc<str>, Arc<Entry>>,
@@ -18,6 +18,20 @@ pub(super) struct Table {
     /// that was forgotten must not be taken for another's.
     placed: HashMap<usize, Arc<Entry>>,
     next_place: usize,
+    /// Above every version that a breaker of a dependency which was forgotten has had.
+    first_version: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            named: BTreeMap::new(),
+            placed: HashMap::new(),
+            next_place: 0,
+            first_version: 1,
+        }
+    }
 }
 
 impl Table {
@@ -66,6 +80,10 @@ impl Table {
         }
     }
 
+    pub(super) const fn next_place(&self) -> usize {
+        self.next_place
+    }
+
     /// Adds the entry that `make` makes of its place.
     pub(super) fn add(&mut self, make: impl FnOnce(usize) -> Entry) -> Arc<Entry> {
         let place = self.next_place;
@@ -80,5 +98,15 @@ impl Table {
         let entry = self.named.remove(name)?;
         self.placed.remove(&entry.place);
         Some(entry)
+    }
+
+    /// A dependency that nobody has used. Its breaker's version is above that of any that had its name before.
+    pub(super) fn fresh(&self, now: Moment, policy: &Arc<Policy>, seed: u64) -> Dependency {
+        Dependency::new(now, Arc::clone(policy), seed).counting_from(self.first_version)
+    }
+
+    /// Notes the versions of a dependency that is forgotten.
+    pub(super) fn outdate(&mut self, gone: &Dependency) {
+        self.first_version = self.first_version.max(gone.highest_version().saturating_add(1));
     }
 }

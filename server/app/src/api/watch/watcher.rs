@@ -91,7 +91,7 @@ impl Watcher {
             Ok(Change::Breaker { dependency, tenant, breaker, .. }) => {
                 self.breaker(&dependency, tenant.as_deref(), &breaker)
             }
-            Ok(Change::Dependency { dependency }) => self.dependency(dependency),
+            Ok(Change::Dependency { dependency }) => self.dependency(&dependency),
             Err(RecvError::Lagged(_)) => {
                 self.next = Next::Snapshot;
                 None
@@ -108,14 +108,15 @@ impl Watcher {
         // What a laggard missed is in the snapshot.
         self.changes = self.changes.resubscribe();
         let names = self.app.engine().names().into_iter().filter(|name| self.filter.wants(name));
-        let names: Vec<Arc<str>> = names.collect();
-        let seen = names.into_iter().filter_map(|name| Some((name.to_string(), self.see(name)?)));
+        // One that was told of and has been forgotten since must not be left as it was told.
+        let names: BTreeSet<Arc<str>> = names.chain(self.told.keys().cloned()).collect();
+        let seen = names.into_iter().filter_map(|name| Some((name.to_string(), self.see(&name)?)));
         let dependencies = seen.collect();
         let epoch = self.app.epoch().to_owned();
         self.event(event::SNAPSHOT, &Snapshot { epoch, dependencies })
     }
 
-    fn dependency(&mut self, name: Arc<str>) -> Option<Event> {
+    fn dependency(&mut self, name: &Arc<str>) -> Option<Event> {
         let seen = self.see(name)?;
         Some(self.event(event::DEPENDENCY, &seen))
     }
@@ -131,12 +132,17 @@ impl Watcher {
         Some(self.event(event::BREAKER, &changed))
     }
 
-    /// A dependency as it is now.
-    fn see(&mut self, name: Arc<str>) -> Option<WatchDependency> {
-        let watched = self.app.engine().watched(&name, Some(&self.filter.tenant))?;
-        let seen = wire::states::watched(&name, &self.filter.tenant, &watched);
-        self.told.insert(name, watched.breaker.version);
-        Some(seen)
+    /// A dependency as it is now; one that was told of and is forgotten, as it would be if it were new.
+    fn see(&mut self, name: &Arc<str>) -> Option<WatchDependency> {
+        let engine = self.app.engine();
+        let watched = match engine.watched(name, Some(&self.filter.tenant)) {
+            Some(watched) => {
+                self.told.insert(Arc::clone(name), watched.breaker.version);
+                watched
+            }
+            None => self.told.remove(name).map(|_| engine.unused())?,
+        };
+        Some(wire::states::watched(name, &self.filter.tenant, &watched))
     }
 
     fn event(&mut self, name: &str, data: &impl Serialize) -> Event {

@@ -107,7 +107,8 @@ async fn whoever_waits_for_a_dependency_that_is_forgotten_is_answered() {
         assert_eq!((decided.decision.verdict, decided.token), (Verdict::Shed, None));
     }
     assert_eq!(started.elapsed(), Duration::ZERO);
-    assert!(changes.try_recv().is_err());
+    assert!(matches!(changes.try_recv(), Ok(Change::Dependency { dependency }) if &*dependency == PAYMENTS));
+    assert!(changes.try_recv().is_err(), "watchers are told once");
     settle().await;
     assert_eq!(entry.strong_count(), 0, "nothing holds it any more");
     assert!(!engine.forget(PAYMENTS));
@@ -177,5 +178,28 @@ async fn a_name_that_comes_and_goes_leaves_nobody_without_an_answer() {
     }
     for task in asking {
         timeout(Duration::from_secs(60), task).await.expect("someone waits for what is gone").unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_breaker_of_a_name_never_counts_back_however_often_it_is_forgotten() {
+    let per_tenant = |draft: &mut PolicyDraft| draft.breaker.scope = Some(damper_core::Scope::Tenant);
+    for defaults in [policy(|_| {}), policy(per_tenant)] {
+        let engine = MemoryEngine::new(Settings { defaults, ..Settings::default() });
+        let mut seen = 0;
+        for round in 0..5 {
+            decide(&engine, &Ask { tenant: "checkout".into(), ..now() });
+            let breaker = |engine: &MemoryEngine| engine.watched(PAYMENTS, Some("checkout")).unwrap().breaker;
+            let new = breaker(&engine);
+            assert!(new.version > seen && new.state == BreakerState::Closed, "{round}: {new:?} after {seen}");
+            for force in [Force::Open, Force::Closed, Force::Open].into_iter().take(round) {
+                assert!(engine.force_breaker(PAYMENTS, Some(force)));
+            }
+            seen = breaker(&engine).version;
+            assert_eq!(seen, new.version + round.min(3) as u64);
+            assert!(engine.forget(PAYMENTS));
+            let told = engine.unused().breaker;
+            assert!(told.version > seen && told.state == BreakerState::Closed, "{told:?}");
+        }
     }
 }
