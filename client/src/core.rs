@@ -135,6 +135,11 @@ pub(crate) enum Path {
 }
 
 impl Status {
+    /// Whether the outage rules are in force. Where a probe may go out and nobody asks, nobody knows better.
+    pub(crate) fn is_down(&self, now: Moment) -> bool {
+        self.syncs_fail || self.link.is_open(now)
+    }
+
     /// The server answered. True if it is back: what failed before works, or is worth another try.
     fn heard(&mut self, path: Path) -> bool {
         let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.syncs_fail);

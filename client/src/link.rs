@@ -58,6 +58,11 @@ impl Link {
         }
     }
 
+    /// Whether asks are kept back now.
+    pub(crate) fn is_open(&self, now: Moment) -> bool {
+        self.open.is_some_and(|open| now < open.probe_at)
+    }
+
     /// An ask was answered. True if the breaker had been open.
     pub(crate) fn answered(&mut self) -> bool {
         std::mem::take(self).open.is_some()

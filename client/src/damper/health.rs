@@ -48,7 +48,7 @@ impl Health {
         let status = core.status.lock();
         Self {
             server: match status.rejected.values().next() {
-                _ if status.away => Reachability::Down,
+                _ if status.is_down(now) => Reachability::Down,
                 Some(code) => Reachability::Rejected(*code),
                 None if status.last_sync.is_none() => Reachability::Unknown,
                 None => Reachability::Up,

@@ -269,3 +269,20 @@ async fn a_server_that_comes_and_goes_each_second_frees_no_burst() {
         assert!(grants || all >= 10, "{all}: the outages were some");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_only_asks_noticed_is_over_for_an_idle_client_too() {
+    let fake = Fake::new(|_| Step::at_once(Err(Fault::Unreachable)));
+    let damper = client(&fake);
+    synced(&damper).await;
+    for _ in 0..6 {
+        call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
+    }
+    assert_eq!(damper.health().server, crate::Reachability::Down);
+    tokio::time::sleep(ms(2000)).await;
+    assert_eq!(damper.health().server, crate::Reachability::Up, "a sync permits a probe");
+    let asks = fake.asks.lock().len();
+    call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
+    assert_eq!(fake.asks.lock().len(), asks + 1);
+    assert_eq!(damper.health().server, crate::Reachability::Down);
+}
