@@ -6,7 +6,7 @@ use damper_protocol::{SyncDependency, SyncRequest, SyncResponse};
 use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Path, Running, Switch};
+use super::{Core, DependencyState, Path, Switch, tasks::Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,

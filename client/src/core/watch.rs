@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use sse_stream::{Sse, SseByteStream};
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, Path, Running};
+use super::{Core, Path, tasks::Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
