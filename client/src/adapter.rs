@@ -1,35 +1,46 @@
 //! What the adapters for HTTP clients have in common.
 
+mod hosts;
+
 use std::{error::Error, fmt, sync::Arc};
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::{Attempt, Dependency, Failure, Idempotency, Operation, Profile, StatusRules};
+use crate::{Attempt, Dependency, Failure, Idempotency, KeyError, Operation, Profile, StatusRules};
+
+pub(crate) use hosts::Hosts;
 
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
 
-/// What the service that uses an adapter says about its operations.
-#[derive(Clone)]
-pub(crate) struct Settings {
+type Shape<H> = Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>;
+
+/// What the service that uses an adapter says about its operations. `H` is what it sees of a request.
+pub(crate) struct Settings<H> {
     dependency: Dependency,
-    shape: Arc<dyn Fn(Operation) -> Operation + Send + Sync>,
-    pub(crate) propagates: bool,
+    shape: Shape<H>,
+    hosts: Hosts,
+    silences_mesh: bool,
     statuses: StatusRules,
 }
 
-impl Settings {
+impl<H> Settings<H> {
     pub(crate) fn new(dependency: Dependency) -> Self {
-        let shape = Arc::new(|operation| operation);
-        Self { dependency, shape, propagates: false, statuses: StatusRules::new() }
+        let shape = Arc::new(|operation, _: &H| operation);
+        let (hosts, statuses) = (Hosts::None, StatusRules::new());
+        Self { dependency, shape, hosts, silences_mesh: false, statuses }
     }
 
-    pub(crate) fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+    pub(crate) fn shape(self, shape: impl Fn(Operation, &H) -> Operation + Send + Sync + 'static) -> Self {
         Self { shape: Arc::new(shape), ..self }
     }
 
-    pub(crate) fn propagate(self) -> Self {
-        Self { propagates: true, ..self }
+    pub(crate) fn propagate(self, hosts: Hosts) -> Self {
+        Self { hosts, ..self }
+    }
+
+    pub(crate) fn silence_mesh(self) -> Self {
+        Self { silences_mesh: true, ..self }
     }
 
     pub(crate) fn statuses(self, statuses: StatusRules) -> Self {
@@ -47,10 +58,36 @@ impl Settings {
         self.statuses.of_keyed(attempt.idempotency_key().is_some()).failure(status, headers)
     }
 
+    /// Sets what an attempt carries to this host.
+    pub(crate) fn prepare(
+        &self,
+        attempt: &Attempt,
+        host: Option<&str>,
+        headers: &mut HeaderMap,
+    ) -> Result<(), KeyError> {
+        attempt.inject_key(headers)?;
+        let allowed = self.hosts.allow(host, headers);
+        if allowed {
+            attempt.inject(headers);
+        }
+        // A client that is switched off leaves retries to whoever makes them.
+        if self.silences_mesh && attempt.is_on() && (allowed || self.hosts.is_none()) {
+            headers.insert("x-envoy-max-retries", HeaderValue::from_static("0"));
+        }
+        Ok(())
+    }
+
     /// The operation of one request.
-    pub(crate) fn operation(&self, method: &Method, headers: &HeaderMap, replayable: bool) -> Operation {
+    pub(crate) fn operation(
+        &self,
+        request: &H,
+        method: &Method,
+        headers: &HeaderMap,
+        replayable: bool,
+    ) -> Operation {
         let operation = self.dependency.operation(method.to_string());
-        let operation = (self.shape)(operation.idempotency(Idempotency::of_request(method, headers)));
+        let operation = operation.idempotency(Idempotency::of_request(method, headers));
+        let operation = (self.shape)(operation, request);
         if replayable {
             return operation;
         }
@@ -59,7 +96,19 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for Settings {
+impl<H> Clone for Settings<H> {
+    fn clone(&self) -> Self {
+        Self {
+            dependency: self.dependency.clone(),
+            shape: Arc::clone(&self.shape),
+            hosts: self.hosts.clone(),
+            silences_mesh: self.silences_mesh,
+            statuses: self.statuses,
+        }
+    }
+}
+
+impl<H> fmt::Debug for Settings<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").field("dependency", &self.dependency).finish_non_exhaustive()
     }

@@ -3,14 +3,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::Dispatch;
-use http::{HeaderMap, HeaderValue, header};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{self, Entry},
+};
 use tokio::time::Instant;
 
 use crate::{
-    Idempotency, Scope,
+    Idempotency, KeyError, Scope,
     clock::Moment,
     context::{self, Context},
     operation::Life,
+    policy::key,
     scope::Place,
     wire::ms_down,
 };
@@ -60,6 +64,12 @@ impl Attempt {
         self.life.claims()
     }
 
+    /// Whether the client is more than inert.
+    #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
+    pub(crate) fn is_on(&self) -> bool {
+        self.life.is_on()
+    }
+
     /// Attempts that foreign layers have made before the request that it serves.
     pub(crate) fn foreign_attempts(&self) -> u32 {
         self.life.outer().map_or(0, Scope::foreign_attempts)
@@ -80,6 +90,38 @@ impl Attempt {
         }
     }
 
+    /// Sets `Idempotency-Key` to the [key](Self::idempotency_key), as a quoted string, unless there is one already. Does
+    /// nothing if the operation has no key. Call it in every attempt of a keyed operation whose requests are made by
+    /// hand: without the header the dependency takes a repeat for a new request.
+    ///
+    /// ```
+    /// use damper_client::{Damper, Failure, Idempotency};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let payments = Damper::inert().dependency("payments");
+    /// let charge = payments.operation("charge").idempotency(Idempotency::keyed("order-42")).call(|attempt| async move {
+    ///     let mut headers = http::HeaderMap::new();
+    ///     attempt.inject_key(&mut headers)?;
+    ///     assert_eq!(headers["idempotency-key"], "\"order-42\"");
+    ///     Ok::<_, damper_client::KeyError>(())
+    /// });
+    /// # assert!(charge.await.is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`] if the key is empty or not printable ASCII. It ends the operation.
+    pub fn inject_key(&self, headers: &mut HeaderMap) -> Result<(), KeyError> {
+        if let Idempotency::Keyed(key) = &self.life.idempotency
+            && let Entry::Vacant(place) = headers.entry(key::HEADER)
+        {
+            place.insert(key::quoted(key)?);
+        }
+        Ok(())
+    }
+
     /// The same key as a value for the header `Idempotency-Key`: a quoted string, as its draft has it. `None` too for a
     /// key that such a string cannot hold, because it is not printable ASCII. Services that want it bare are sent
     /// [the key](Self::idempotency_key) itself.
@@ -96,10 +138,12 @@ impl Attempt {
 
     /// Tells the dependency who retries and how much time is left: sets `Damper-Context`, `Damper-Timeout-Ms` and
     /// a `baggage` member. On a gRPC request (by its `Content-Type`) also `grpc-timeout`, and from the second
-    /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms.
+    /// attempt on `grpc-previous-rpc-attempts`. The time is never said to be 0: it is at least 1 ms. A shorter
+    /// `grpc-timeout` that is there already stays.
     ///
     /// Call it for dependencies that are yours: some public services reject headers that they do not know. An
-    /// [inert](crate::Damper::inert) client sets nothing.
+    /// [inert](crate::Damper::inert) client sets nothing. The key of an operation is another matter: see
+    /// [`inject_key`](Self::inject_key).
     pub fn inject(&self, headers: &mut HeaderMap) {
         if !self.life.is_on() {
             return;
@@ -121,7 +165,9 @@ impl Attempt {
 
     fn inject_grpc(&self, left: Option<Duration>, headers: &mut HeaderMap) {
         let grpc_timeout = |left| HeaderValue::try_from(format!("{}m", ms_down(left).clamp(1, 99_999_999)));
-        if let Some(Ok(value)) = left.map(grpc_timeout) {
+        let own = context::grpc_timeout(headers);
+        let shorter = left.filter(|left| own.is_none_or(|own| *left < own));
+        if let Some(Ok(value)) = shorter.map(grpc_timeout) {
             headers.insert("grpc-timeout", value);
         }
         if self.number > 1 {

@@ -13,6 +13,7 @@ mod timeouts;
 pub(crate) use dictionary::string_item;
 pub(crate) use foreign::of_response as foreign_attempts_of_response;
 pub use inbound::Inbound;
+pub(crate) use timeouts::grpc_timeout;
 
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -132,25 +133,36 @@ pub fn refuse_retries(headers: &mut HeaderMap) {
     headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
 }
 
-/// What the answer to a failed request says about retries: `Some(false)` forbids them, `Some(true)` calls the
-/// failure transient. Nothing is said by junk and by contradictions.
-pub(crate) fn retry_directive(headers: &HeaderMap) -> Option<bool> {
-    let mut said = [None, None];
+/// What the answer to a failed request says about retries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Directive {
+    /// `Some(false)` forbids them, `Some(true)` calls the failure transient.
+    pub(crate) retry: Option<bool>,
+    /// Headers that say nothing: junk, and those that contradict each other.
+    pub(crate) unread: u32,
+}
+
+/// Nothing is said by junk and by contradictions.
+pub(crate) fn retry_directive(headers: &HeaderMap) -> Directive {
+    let (mut yes_said, mut no_said, mut junk) = (0_u32, 0_u32, 0_u32);
     let words = [(RETRY, "yes", "no"), (SHOULD_RETRY, "true", "false")];
     let stripe = (HeaderName::from_static("stripe-should-retry"), "true", "false");
     for (name, yes, no) in words.into_iter().chain([stripe]) {
         for value in headers.get_all(name) {
             let value = value.as_bytes().trim_ascii();
-            if value.eq_ignore_ascii_case(yes.as_bytes()) {
-                said[1] = Some(true);
-            } else if value.eq_ignore_ascii_case(no.as_bytes()) {
-                said[0] = Some(false);
-            }
+            let count = match () {
+                () if value.eq_ignore_ascii_case(yes.as_bytes()) => &mut yes_said,
+                () if value.eq_ignore_ascii_case(no.as_bytes()) => &mut no_said,
+                () => &mut junk,
+            };
+            *count = count.saturating_add(1);
         }
     }
-    match said {
-        [Some(_), Some(_)] => None,
-        [no, yes] => no.or(yes),
+    match (yes_said, no_said) {
+        (0, 0) => Directive { retry: None, unread: junk },
+        (0, _) => Directive { retry: Some(false), unread: junk },
+        (_, 0) => Directive { retry: Some(true), unread: junk },
+        _ => Directive { retry: None, unread: junk.saturating_add(yes_said).saturating_add(no_said) },
     }
 }
 

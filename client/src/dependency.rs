@@ -55,7 +55,8 @@ impl Dependency {
         self.pair.state.unclassified.get()
     }
 
-    /// Headers of failed responses that ask for a pause and cannot be read. They are ignored.
+    /// Headers about retries and time that cannot be read, or contradict each other: of its failed responses, and of the
+    /// requests in whose [scope](crate::Scope) it was called first. They are ignored.
     #[must_use]
     pub fn unread_headers(&self) -> u64 {
         self.pair.state.unread.get()

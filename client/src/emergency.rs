@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_the_least_of_three() {
-        let share = |per_s, ratio| Some(Emergency { per_s, ratio });
+        let share = |per_s, ratio| Some(Emergency { per_s, ratio, ..Default::default() });
         let cases = [
             (None, 5.0, None, 0.5),
             (None, 500.0, None, 1.0),
@@ -231,7 +231,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_input_leaves_the_range(per_s: f64, ratio: f64, successes: f64, silent: u64) {
-            let rate = rate_per_s(Some(Emergency { per_s, ratio }), successes, Some(Duration::from_secs(silent)));
+            let rate = rate_per_s(Some(Emergency { per_s, ratio, ..Default::default() }), successes, Some(Duration::from_secs(silent)));
             prop_assert!((0.0..=MAX_PER_S).contains(&rate));
         }
     }

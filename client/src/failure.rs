@@ -69,7 +69,7 @@ impl Failure {
     /// The failure that an HTTP response stands for, or `None` if its status is a success (2xx or 304).
     ///
     /// Reads `Retry-After` where the status gives it a meaning (a date is counted from the response's own
-    /// `Date`, so that a wrong local clock does no harm), and takes `x-should-retry: false` as a veto. Statuses
+    /// `Date` if that is within a day of the local clock, so that a wrong one does no harm), and takes `x-should-retry: false` as a veto. Statuses
     /// on which implementations disagree (500, 520 to 524, 530) get their class and a veto. A 429 or 503 that is
     /// marked as turned away before any work (`x-envoy-overloaded`, finagle's nack headers) had no effect. What a
     /// dependency does differently is said with [`StatusRules`](crate::StatusRules).
@@ -85,13 +85,35 @@ impl Failure {
         crate::StatusRules::new().failure(status, headers)
     }
 
+    /// The response, or the failure that it [stands for](Self::from_http). Unlike `error_for_status()`, it does not lose
+    /// what the headers say: `Retry-After`, vetoes, nack markers. The body of a failed response is dropped. With rules
+    /// of its own for a dependency: [`StatusRules::check`](crate::StatusRules::check). What a proxy has sent again by itself
+    /// is read by [`Attempt::note_response`](crate::Attempt::note_response).
+    ///
+    /// ```
+    /// use damper_client::Failure;
+    ///
+    /// async fn fetch(client: &reqwest::Client) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    ///     let response = Failure::check(client.get("http://stock.internal/items/7").send().await?)?;
+    ///     Ok(response.text().await?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The failure, if the status is no success.
+    pub fn check(response: reqwest::Response) -> Result<reqwest::Response, Self> {
+        crate::StatusRules::new().check(response)
+    }
+
     /// The failure that a gRPC status stands for, or `None` for OK (0). `metadata` are the trailers, or the headers
     /// of a response that has none.
     ///
     /// UNAVAILABLE, INTERNAL and DEADLINE_EXCEEDED are transient, RESOURCE_EXHAUSTED is rate limited, all with an
     /// unknown effect. `grpc-retry-pushback-ms` is a pause, and a veto if it is negative or junk; the `RetryInfo` of
     /// `grpc-status-details-bin` is a pause too, and the longer of both counts. A CANCELLED or DEADLINE_EXCEEDED of
-    /// the caller's own making is better reported as [such](Self::rejected_by_caller).
+    /// the caller's own making is better reported as [such](Self::rejected_by_caller). If the client has an error that
+    /// the status was made of, [`from_grpc_error`](Self::from_grpc_error) knows more.
     ///
     /// ```
     /// use damper_client::{Failure, FailureClass};
@@ -102,6 +124,29 @@ impl Failure {
     #[must_use]
     pub fn from_grpc(code: i32, metadata: &HeaderMap) -> Option<Self> {
         grpc::from_status(code, metadata)
+    }
+
+    /// The failure that a gRPC status stands for which a client has made of an error of its own, or `None` for OK.
+    /// `error` is that error or one that has it among its sources, such as the status of tonic itself: a connection
+    /// that was refused and, with the feature `http2`, a stream that was had no effect, so that even what is unsafe to
+    /// repeat is sent again. All else is as [`from_grpc`](Self::from_grpc) says.
+    ///
+    /// ```
+    /// use std::io;
+    ///
+    /// use damper_client::{Dispatch, Failure};
+    ///
+    /// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    /// let failure = Failure::from_grpc_error(14, &http::HeaderMap::new(), &refused);
+    /// assert_eq!(failure.map(|failure| failure.dispatch), Some(Dispatch::NotSent));
+    /// ```
+    #[must_use]
+    pub fn from_grpc_error(
+        code: i32,
+        metadata: &HeaderMap,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Option<Self> {
+        grpc::from_error(code, metadata, error)
     }
 
     /// The failure that a whole gRPC response stands for, or `None` for OK. The status is taken from the trailers, or
@@ -171,6 +216,15 @@ impl Failure {
     pub(crate) fn unclassified() -> Self {
         let unknown = Self::new(FailureClass::Invalid).with_source(FailureSource::Application);
         Self { unclassified: true, ..unknown.with_code("unclassified") }
+    }
+
+    /// What a request means that the caller could not even send.
+    pub(crate) fn unsent(code: &'static str) -> Self {
+        Self::new(FailureClass::Invalid)
+            .with_source(FailureSource::Application)
+            .with_dispatch(Dispatch::NotSent)
+            .rejected_by_caller()
+            .with_code(code)
     }
 
     /// What an attempt means that outlived the caller's own deadline: it may have taken effect, and it says

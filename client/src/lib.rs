@@ -6,34 +6,41 @@
 //! fleet shares, and reports what it did. A healthy call pays nothing for it but a few atomic counts, and
 //! without a server everything goes on, with a small local budget.
 //!
-//! ```
+//! ```no_run
 //! use std::time::Duration;
 //!
-//! use damper_client::{Damper, Failure, FailureClass, Idempotency};
+//! use damper_client::{Attempt, Damper, Failure, Idempotency, Opaque};
+//! use reqwest::{Client, Response, header::HeaderMap};
+//!
+//! type AnyError = Box<dyn std::error::Error + Send + Sync>;
+//!
+//! /// One attempt. What its error means is found inside it.
+//! async fn charge(client: &Client, attempt: Attempt) -> Result<Response, AnyError> {
+//!     let mut headers = HeaderMap::new();
+//!     attempt.inject_key(&mut headers)?; // Idempotency-Key: "order-42", the same in every attempt
+//!     let response = client.post("http://payments.internal/charges").headers(headers).send().await?;
+//!     Ok(Failure::check(response)?) // without it a 503 is a response like any other, and a success
+//! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::builder()
+//!     .retry(reqwest::retry::never()) // what it does by itself nobody counts
+//!     .redirect(reqwest::redirect::Policy::none())
+//!     .connect_timeout(Duration::from_secs(5)) // tells what was never sent from what hangs
+//!     .build()?;
 //! let damper = Damper::builder("http://127.0.0.1:7117").tenant("checkout").build()?;
-//! let payments = damper.dependency("payments");
 //!
-//! # let damper = Damper::inert();
-//! # let payments = damper.dependency("payments");
-//! let receipt = payments
+//! let receipt = damper
+//!     .dependency("payments")
 //!     .operation("charge")
-//!     .idempotency(Idempotency::keyed("order-4711"))
+//!     .idempotency(Idempotency::keyed("order-42"))
 //!     .deadline(Duration::from_secs(2))
-//!     .call(|attempt| async move {
-//!         // The real call goes here, with attempt.idempotency_key() on it.
-//!         match attempt.number() {
-//!             1.. => Ok("receipt"),
-//!             _ => Err(Failure::new(FailureClass::Transient)),
-//!         }
-//!     })
+//!     .call(|attempt| async { charge(&client, attempt).await.map_err(Opaque) })
 //!     .await?;
 //!
-//! assert_eq!(receipt, "receipt");
-//! assert_eq!(payments.totals().success, 1);
-//! damper.shutdown(Duration::from_secs(1)).await;
+//! # drop(receipt);
+//! damper.shutdown(Duration::from_secs(1)).await; // once, at the end
 //! # Ok(())
 //! # }
 //! ```
@@ -45,9 +52,25 @@
 //! chain of sources: a [`Failure`] is believed first, then reqwest, hyper and I/O errors are understood. An error
 //! that nobody understands is never retried. A [`Classifier`] goes before all of these.
 //!
-//! An HTTP response with an error status is not an error yet; [`Failure::from_http`] makes it one, its
-//! `Retry-After` included, and [`StatusRules`] says what a dependency does differently. With the feature `http2`,
-//! resets of HTTP/2 streams are understood too.
+//! With the feature `http2`, resets of HTTP/2 streams are understood too.
+//!
+//! # Responses are not errors
+//!
+//! `call(|_| client.get(url).send())` takes each 503 for a success: nothing is retried, and the breaker never opens. A
+//! response with an error status becomes a failure by one of these:
+//!
+//! - [`Failure::check`] turns a [`reqwest::Response`] into a `Result`, [`Failure::from_http`] judges any status and
+//!   headers. The status decides, and `Retry-After`, vetoes and nack markers are read.
+//! - [`Operation::classifier`] with [`StatusRules`], which also say what a dependency does differently, does the same to
+//!   attempts that return a `reqwest::Response`. The response is dropped.
+//! - `error_for_status()?` is understood, and poorer: an error of reqwest has the status and no headers, so that
+//!   `Retry-After` and vetoes are lost.
+//! - The adapters judge every response by themselves.
+//!
+//! # Errors of any kind
+//!
+//! An attempt's error has to implement [`Error`](std::error::Error). For `anyhow::Error` and boxed errors, which do not,
+//! there is [`Opaque`].
 //!
 //! # What cannot be told apart
 //!
@@ -76,7 +99,9 @@
 //! # Adapters
 //!
 //! Behind features: `tower` (a layer for clients of HTTP services), `reqwest-middleware`, and `axum` (inbound
-//! context and deadline, refusals as responses).
+//! context and deadline, refusals as responses). The two for clients end an attempt with the head of its response: a
+//! body that is cut or stalls afterwards is not seen, and not repeated. Read it in an attempt of [`Operation::call`]
+//! where that matters.
 //!
 //! # Spans
 //!
@@ -113,6 +138,7 @@ mod hook;
 mod lease;
 mod link;
 mod observer;
+mod opaque;
 mod operation;
 mod policy;
 #[cfg(feature = "reqwest-middleware")]
@@ -144,6 +170,7 @@ pub use error::{CallError, Past, StopReason};
 pub use failure::Failure;
 pub use hook::{Advice, FailureEvent, Hooks};
 pub use observer::Observer;
+pub use opaque::Opaque;
 pub use operation::{Admission, Effect, Operation, Permit};
-pub use policy::{Idempotency, Profile};
+pub use policy::{Idempotency, KeyError, Profile};
 pub use scope::Scope;

@@ -1,5 +1,6 @@
 //! One logical operation: what the caller says about it, and the call.
 
+mod begun;
 mod life;
 mod permit;
 mod run;
@@ -119,6 +120,10 @@ impl Operation {
     /// The closure makes one attempt each time it is called. Its first call comes at once, or as soon as the
     /// leased rate of first attempts allows; before every other call the server is asked. The future may be
     /// dropped at any time: a token that it holds is returned.
+    ///
+    /// Whatever the attempt returns as `Ok` is a success, a response with a 503 too: see
+    /// [`Failure::check`](crate::Failure::check). An error that does not implement [`Error`], such as anyhow's, goes into
+    /// [`Opaque`](crate::Opaque).
     ///
     /// Called inside an attempt of another operation, or in the [scope](crate::Scope) of a request whose caller
     /// retries, it makes one attempt, and one more if the first was provably never sent.

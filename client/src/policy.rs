@@ -1,5 +1,9 @@
 //! What the caller says about one operation: how often, how long, and whether a repeat does harm.
 
+pub(crate) mod key;
+
+pub use key::KeyError;
+
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{FailureClass, RecoveryMode};
@@ -100,8 +104,9 @@ pub enum Idempotency {
     Safe,
     /// Doing it twice is the same as doing it once.
     Idempotent,
-    /// The dependency recognises a repeat by this key, which every attempt of the operation carries. Derive it
-    /// from what identifies the operation; a new operation needs a new key.
+    /// The dependency recognises a repeat by this key, which every attempt of the operation has to carry: the adapters
+    /// set it, and [`Attempt::inject_key`](crate::Attempt::inject_key) does in calls written by hand. Derive it from
+    /// what identifies the operation, in printable ASCII; a new operation needs a new key.
     Keyed(Arc<str>),
 }
 
@@ -113,16 +118,13 @@ impl Idempotency {
     }
 
     /// What an HTTP request says about itself: GET, HEAD, OPTIONS and TRACE are safe, PUT and DELETE idempotent;
-    /// anything else is keyed if it has an `Idempotency-Key`, and unsafe if it has none.
+    /// anything else is keyed if it has an `Idempotency-Key`, quoted or not, and unsafe if it has none.
     #[must_use]
     pub fn of_request(method: &Method, headers: &HeaderMap) -> Self {
         match *method {
             Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE => Self::Safe,
             Method::PUT | Method::DELETE => Self::Idempotent,
-            _ => {
-                let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-                key.filter(|key| !key.is_empty()).map_or(Self::Unsafe, Self::keyed)
-            }
+            _ => headers.get(key::HEADER).and_then(key::read).map_or(Self::Unsafe, Self::keyed),
         }
     }
 
@@ -160,7 +162,7 @@ mod tests {
         for method in ["POST", "PATCH", "CONNECT", "BREW"] {
             assert_eq!(of(method, None), Idempotency::Unsafe, "{method}");
             assert_eq!(of(method, Some("")), Idempotency::Unsafe, "{method}");
-            assert_eq!(of(method, Some("\"k\"")), Idempotency::keyed("\"k\""), "{method}");
+            assert_eq!(of(method, Some("\"k\"")), Idempotency::keyed("k"), "{method}");
         }
     }
 }

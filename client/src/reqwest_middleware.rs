@@ -1,27 +1,40 @@
 //! A middleware for reqwest clients.
 //!
-//! Build the client from [`client_builder`]: reqwest's own retries would multiply these. What stays invisible is
-//! a re-send on a pooled connection that turns out to be dead, which happens below reqwest.
+//! Build the client from [`client_builder`]: reqwest's own retries would multiply these, and redirects that it
+//! follows would be attempts that nobody counts. What stays invisible is a re-send on a pooled connection that turns
+//! out to be dead, which happens below reqwest.
+//!
+//! An attempt ends with the head of its response. A body that is cut or stalls afterwards is not seen, and not repeated:
+//! where that matters, read it in an attempt of [`Operation::call`].
 
-use std::{convert::Infallible, error::Error as _, ops::ControlFlow, time::Duration};
+use std::{convert::Infallible, ops::ControlFlow, time::Duration};
 
 use async_trait::async_trait;
 use http::Extensions;
-use reqwest::{ClientBuilder, Request, Response};
+use reqwest::{ClientBuilder, Request, Response, redirect};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::{
     CallError, Dependency, Failure, Operation, StatusRules,
-    adapter::{Failed, Lend, MOST_REPLAYED, Settings},
+    adapter::{Failed, Hosts, Lend, MOST_REPLAYED, Settings},
 };
 
 /// A connection that takes longer is as good as refused. Without such a limit, a timeout while connecting cannot
 /// be told from one after the request was sent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A reqwest client without retries of its own, and with a connect timeout of 5 s.
+/// A reqwest client without retries of its own, with a connect timeout of 5 s, and which follows no redirects.
+///
+/// A response with a 3xx comes through as it is, and is a [semantic](crate::FailureClass::Semantic) failure that is
+/// not retried. Whoever follows it with a new request has a new operation, which is admitted and counted. With a
+/// [policy](ClientBuilder::redirect) that follows redirects, a dependency gets more requests than damper counts, and
+/// another host may get the headers of [`Attempt::inject`](crate::Attempt::inject) and the idempotency key, which are
+/// not meant for it.
 pub fn client_builder() -> ClientBuilder {
-    ClientBuilder::new().retry(reqwest::retry::never()).connect_timeout(CONNECT_TIMEOUT)
+    ClientBuilder::new()
+        .retry(reqwest::retry::never())
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
 }
 
 /// Retries within the budget of the fleet. Put it outermost in the chain: everything after it is part of an
@@ -44,7 +57,7 @@ pub fn client_builder() -> ClientBuilder {
 ///
 /// [`reqwest_middleware::Error::Middleware`]: ::reqwest_middleware::Error::Middleware
 #[derive(Clone, Debug)]
-pub struct Retry(Settings);
+pub struct Retry(Settings<Request>);
 
 impl Retry {
     /// For requests to this dependency. Each is one operation, named after its method, and as safe to repeat as
@@ -54,23 +67,54 @@ impl Retry {
         Self(Settings::new(dependency))
     }
 
-    /// Sets deadline, profile, hooks and the rest for every operation.
+    /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
+    /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one already.
     #[must_use]
     pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+        Self(self.0.shape(move |operation, _| shape(operation)))
+    }
+
+    /// The same, knowing the request. Of `shape` and `shape_with`, what is called last counts.
+    #[must_use]
+    pub fn shape_with(
+        self,
+        shape: impl Fn(Operation, &Request) -> Operation + Send + Sync + 'static,
+    ) -> Self {
         Self(self.0.shape(shape))
     }
 
-    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says.
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says. Rules that
+    /// are given to `shape` as a [classifier](Operation::classifier) come too late: by then an error response is a failure.
     #[must_use]
     pub fn statuses(self, statuses: StatusRules) -> Self {
         Self(self.0.statuses(statuses))
     }
 
-    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject). Default: off, because some public services
-    /// reject headers that they do not know.
+    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject), to whatever host a request goes. Default: off,
+    /// because some public services reject headers that they do not know.
     #[must_use]
     pub fn propagate(self) -> Self {
-        Self(self.0.propagate())
+        Self(self.0.propagate(Hosts::All))
+    }
+
+    /// The same, to these hosts alone: `stock.internal` is one, `.internal` are all below it. Ports do not count, and
+    /// neither do upper and lower case. For clients whose requests do not all stay inside.
+    #[must_use]
+    pub fn propagate_to<I>(self, hosts: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self(self.0.propagate(Hosts::listed(hosts)))
+    }
+
+    /// Asks an Envoy in between to make no retries of its own: sends `x-envoy-max-retries: 0`, to the hosts of
+    /// [`propagate_to`](Self::propagate_to) alone if there are any. Default: off. Envoy obeys it only from callers that
+    /// it takes for internal ones, and some versions have ignored it beside a retry policy of their route: if
+    /// [`Totals::foreign`](crate::Totals) goes on rising, set `num_retries` of the route to 0.
+    #[must_use]
+    pub fn silence_mesh(self) -> Self {
+        Self(self.0.silence_mesh())
     }
 }
 
@@ -93,7 +137,7 @@ impl Middleware for Retry {
         next: Next<'_>,
     ) -> Result<Response> {
         let replayable = is_replayable(&request);
-        let operation = self.0.operation(request.method(), request.headers(), replayable);
+        let operation = self.0.operation(&request, request.method(), request.headers(), replayable);
         let mut permit = operation.admit().await.map_err(refused)?;
         let mut left = Some(request);
         loop {
@@ -101,11 +145,11 @@ impl Middleware for Retry {
             let Some(mut request) = copy.or_else(|| left.take()) else {
                 return Err(Error::middleware(Failure::new(crate::FailureClass::Invalid)));
             };
-            if self.0.propagates {
-                permit.attempt().inject(request.headers_mut());
-            }
             let attempt = permit.attempt().clone();
             let sent = async {
+                let unsent = |error| Failed::Error(Error::middleware(error));
+                let host = request.url().host_str().map(str::to_owned);
+                self.0.prepare(&attempt, host.as_deref(), request.headers_mut()).map_err(unsent)?;
                 let response = next.clone().run(request, extensions).await.map_err(Failed::Error)?;
                 match self.0.failure(&attempt, response.status(), response.headers()) {
                     Some(failure) => Err(Failed::Response(Box::new(response), failure)),
@@ -136,6 +180,8 @@ fn finished(error: CallError<Failed<Response, Error>>) -> Result<Response> {
 }
 
 fn refused(error: CallError<Infallible>) -> Error {
-    debug_assert!(error.source().is_none(), "an error of the transport is passed on as it is");
     Error::middleware(error)
 }
+
+#[cfg(test)]
+mod tests;

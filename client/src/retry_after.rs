@@ -76,6 +76,23 @@ mod tests {
         }
     }
 
+    /// Two digits of a year: up to 69 they are of this century, and the day of the week tells whether that is right.
+    #[test]
+    fn the_window_of_two_digit_years() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_793_955_007 - 30);
+        let cases: [(&str, Option<u64>); 6] = [
+            ("Friday, 06-Nov-26 08:50:07 GMT", Some(30)),
+            ("Friday, 06-Nov-37 08:50:07 GMT", Some(2_141_110_207 - 1_793_954_977)),
+            ("Wednesday, 06-Nov-69 08:50:07 GMT", Some(3_150_953_407 - 1_793_954_977)),
+            ("Friday, 06-Nov-70 08:50:07 GMT", Some(0)),
+            ("Sunday, 06-Nov-94 08:50:07 GMT", Some(0)),
+            ("Saturday, 06-Nov-26 08:50:07 GMT", None),
+        ];
+        for (value, seconds) in cases {
+            assert_eq!(parse(value.as_bytes(), now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+
     #[test]
     fn b01_invalid_values_are_absent() {
         let mut cases: Vec<Vec<u8>> = [
@@ -100,6 +117,9 @@ mod tests {
             "Sun, 06 Nov 1994 08:49:37 UTC",
             "Sun, 06 Nov 1994 08:49:37 +0000",
             "Sun, 6 Nov 1994 8:49:37 GMT",
+            "sun, 06 nov 1994 08:50:07 gmt",
+            "SUN, 06 NOV 1994 08:50:07 GMT",
+            "sunday, 06-nov-94 08:50:07 gmt",
         ]
         .iter()
         .map(|text| text.as_bytes().to_vec())

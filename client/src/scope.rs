@@ -7,7 +7,10 @@ use std::{
     fmt,
     future::{Future, poll_fn},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -58,7 +61,13 @@ pub struct Scope(Origin);
 #[derive(Clone)]
 enum Origin {
     Attempt(Attempt),
-    Request { context: Option<Arc<Context>>, foreign_attempts: u32, end: Option<Instant> },
+    Request {
+        context: Option<Arc<Context>>,
+        foreign_attempts: u32,
+        end: Option<Instant>,
+        /// Headers that could not be read, until somebody has counted them. Most requests have none.
+        unread: Option<Arc<AtomicU32>>,
+    },
 }
 
 impl Scope {
@@ -66,8 +75,14 @@ impl Scope {
         Self(Origin::Attempt(attempt))
     }
 
-    pub(crate) fn inbound(context: Option<Context>, end: Option<Instant>, foreign_attempts: u32) -> Self {
-        Self(Origin::Request { context: context.map(Arc::new), foreign_attempts, end })
+    pub(crate) fn inbound(
+        context: Option<Context>,
+        end: Option<Instant>,
+        foreign_attempts: u32,
+        unread: u32,
+    ) -> Self {
+        let unread = (unread > 0).then(|| Arc::new(AtomicU32::new(unread)));
+        Self(Origin::Request { context: context.map(Arc::new), foreign_attempts, end, unread })
     }
 
     /// The scope that this code runs in, if it runs in one.
@@ -113,6 +128,14 @@ impl Scope {
         match &self.0 {
             Origin::Attempt(attempt) => attempt.foreign_attempts(),
             Origin::Request { foreign_attempts, .. } => *foreign_attempts,
+        }
+    }
+
+    /// The request's headers that could not be read, to whoever asks first.
+    pub(crate) fn take_unread(&self) -> Option<u32> {
+        match &self.0 {
+            Origin::Request { unread: Some(unread), .. } => Some(unread.swap(0, Relaxed)),
+            _ => None,
         }
     }
 

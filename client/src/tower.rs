@@ -3,6 +3,14 @@
 //! It is a service of its own and no `tower::retry` policy: requests that cannot be cloned are admitted and counted
 //! too. The final answer goes through unchanged, whatever its status; the error of the service below stays the
 //! source of this one's.
+//!
+//! An attempt ends with the head of its response. A body that is cut or stalls afterwards is not seen, and not repeated.
+//! A layer that follows redirects belongs above this one: below it, nobody counts what it sends, and another host may get
+//! headers that are not meant for it.
+
+mod body;
+
+pub use body::{ReplayBody, Whole};
 
 use std::{
     convert::Infallible,
@@ -16,21 +24,19 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Bytes;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use body::Kept;
+
 use crate::{
     CallError, Dependency, Operation, StatusRules,
-    adapter::{Failed, Lend, MOST_REPLAYED, Settings},
+    adapter::{Failed, Hosts, Lend, Settings},
 };
 
 /// Any error.
 pub type BoxError = Box<dyn Error + Send + Sync>;
-
-/// The body of a request on its way down: kept for a repeat, or passed on as it is.
-pub type ReplayBody<B> = Either<Full<Bytes>, B>;
 
 /// Puts a [`Retry`] around a service.
 ///
@@ -44,7 +50,7 @@ pub type ReplayBody<B> = Either<Full<Bytes>, B>;
 /// # drop(layer);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RetryLayer(Settings);
+pub struct RetryLayer(Settings<Parts>);
 
 impl RetryLayer {
     /// For a service that calls this dependency. Each request is one operation, named after its method, and as
@@ -54,23 +60,51 @@ impl RetryLayer {
         Self(Settings::new(dependency))
     }
 
-    /// Sets deadline, profile, hooks and the rest for every operation.
+    /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
+    /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one already.
     #[must_use]
     pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
+        Self(self.0.shape(move |operation, _| shape(operation)))
+    }
+
+    /// The same, knowing the request's method, URI and headers. Of `shape` and `shape_with`, what is called last counts.
+    #[must_use]
+    pub fn shape_with(self, shape: impl Fn(Operation, &Parts) -> Operation + Send + Sync + 'static) -> Self {
         Self(self.0.shape(shape))
     }
 
-    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`](crate::Failure::from_http) says.
+    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`](crate::Failure::from_http) says. Rules that
+    /// are given to `shape` as a [classifier](Operation::classifier) come too late: by then an error response is a failure.
     #[must_use]
     pub fn statuses(self, statuses: StatusRules) -> Self {
         Self(self.0.statuses(statuses))
     }
 
-    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject). Default: off, because some public services
-    /// reject headers that they do not know.
+    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject), to whatever host a request goes. Default: off,
+    /// because some public services reject headers that they do not know.
     #[must_use]
     pub fn propagate(self) -> Self {
-        Self(self.0.propagate())
+        Self(self.0.propagate(Hosts::All))
+    }
+
+    /// The same, to these hosts alone: `stock.internal` is one, `.internal` are all below it. Ports do not count, and
+    /// neither do upper and lower case. For clients whose requests do not all stay inside.
+    #[must_use]
+    pub fn propagate_to<I>(self, hosts: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: AsRef<str>,
+    {
+        Self(self.0.propagate(Hosts::listed(hosts)))
+    }
+
+    /// Asks an Envoy in between to make no retries of its own: sends `x-envoy-max-retries: 0`, to the hosts of
+    /// [`propagate_to`](Self::propagate_to) alone if there are any. Default: off. Envoy obeys it only from callers that
+    /// it takes for internal ones, and some versions have ignored it beside a retry policy of their route: if
+    /// [`Totals::foreign`](crate::Totals) goes on rising, set `num_retries` of the route to 0.
+    #[must_use]
+    pub fn silence_mesh(self) -> Self {
+        Self(self.0.silence_mesh())
     }
 }
 
@@ -84,12 +118,13 @@ impl<S> Layer<S> for RetryLayer {
 
 /// Retries within the budget of the fleet.
 ///
-/// A body of up to 64 KiB is kept for a repeat. A larger one, or one that does not know its size, is sent once, and
+/// A body of up to 64 KiB is read before the first attempt, within the operation's deadline, and kept for a repeat with
+/// its trailers. A larger one, or one that does not know its size, is sent once, and
 /// [counted](Dependency::not_replayable).
 #[derive(Clone, Debug)]
 pub struct Retry<S> {
     inner: S,
-    settings: Settings,
+    settings: Settings<Parts>,
 }
 
 /// No answer came of it.
@@ -152,7 +187,7 @@ where
 
 async fn carry_out<S, B, R>(
     inner: S,
-    settings: Settings,
+    settings: Settings<Parts>,
     request: Request<B>,
 ) -> Result<Response<R>, RetryError>
 where
@@ -163,19 +198,22 @@ where
     R: 'static,
 {
     let (parts, body) = request.into_parts();
-    let mut body = Kept::read(body).await?;
-    let operation = settings.operation(&parts.method, &parts.headers, body.is_replayable());
+    let replayable = body::is_replayable(&body);
+    let operation = settings.operation(&parts, &parts.method, &parts.headers, replayable);
+    let (operation, end) = operation.begun_now();
+    let body = Kept::read(body, end).await?;
     let mut permit = operation.admit().await.map_err(refused)?;
+    // One that has not come whole in time has been refused just now.
+    let mut body = body.unwrap_or(Kept::Once(None));
     loop {
         // What is sent once has a profile of one attempt.
-        let Some(body) = body.take() else { return Err(RetryError::Body("it was sent already".into())) };
+        let Some(body) = body.take() else { return Err(RetryError::Body("it is gone".into())) };
         let mut parts = parts.clone();
-        if settings.propagates {
-            permit.attempt().inject(&mut parts.headers);
-        }
         let attempt = permit.attempt().clone();
         let (service, rules) = (inner.clone(), &settings);
         let sent = async move {
+            let unsent = |error| Failed::Error(ServiceError(Box::new(error)));
+            rules.prepare(&attempt, parts.uri.host(), &mut parts.headers).map_err(unsent)?;
             let response = send(service, parts, body).await?;
             match rules.failure(&attempt, response.status(), response.headers()) {
                 Some(failure) => Err(Failed::Response(Box::new(response), failure)),
@@ -216,38 +254,6 @@ fn finished<R>(error: CallError<Failed<Response<R>, ServiceError>>) -> Result<Re
 
 fn refused(error: CallError<Infallible>) -> RetryError {
     error.split().0.into()
-}
-
-/// A request's body between attempts.
-enum Kept<B> {
-    Whole(Bytes),
-    Once(Option<B>),
-}
-
-impl<B> Kept<B>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    async fn read(body: B) -> Result<Self, RetryError> {
-        let size = body.size_hint().upper().and_then(|size| usize::try_from(size).ok());
-        if size.is_none_or(|size| size > MOST_REPLAYED) {
-            return Ok(Self::Once(Some(body)));
-        }
-        let whole = body.collect().await.map_err(|error| RetryError::Body(error.into()))?;
-        Ok(Self::Whole(whole.to_bytes()))
-    }
-
-    const fn is_replayable(&self) -> bool {
-        matches!(self, Self::Whole(_))
-    }
-
-    fn take(&mut self) -> Option<ReplayBody<B>> {
-        match self {
-            Self::Whole(bytes) => Some(Either::Left(Full::new(bytes.clone()))),
-            Self::Once(body) => body.take().map(Either::Right),
-        }
-    }
 }
 
 #[cfg(test)]

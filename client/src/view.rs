@@ -123,7 +123,7 @@ impl View {
 
     /// True if first attempts may meet a closed gate.
     pub(crate) fn guards_first_attempts(&self) -> bool {
-        self.was_in_trouble() && !self.is_shadow() && self.policy.unwrap_or_default().on_open == OnOpen::All
+        self.was_broken() && !self.is_shadow() && self.policy.unwrap_or_default().on_open == OnOpen::All
     }
 
     /// How long no retry may start yet.
@@ -165,9 +165,14 @@ impl View {
         self.breaker.map_or((0, None), |breaker| (breaker.version, Some(breaker.state)))
     }
 
-    /// True if the dependency was in trouble when the server was last heard.
-    pub(crate) fn was_in_trouble(&self) -> bool {
+    /// True if the breaker was not closed when the server was last heard.
+    fn was_broken(&self) -> bool {
         self.breaker.is_some_and(|breaker| breaker.state != BreakerState::Closed)
+    }
+
+    /// True if the dependency was in trouble when the server was last heard: broken, or retries were throttled.
+    pub(crate) fn was_in_trouble(&self) -> bool {
+        self.was_broken() || self.emergency.is_some_and(|emergency| emergency.throttled)
     }
 
     pub(crate) fn emergency(&self) -> Option<Emergency> {

@@ -225,6 +225,10 @@ pub struct Emergency {
     pub per_s: f64,
     /// Retries per recent successful first attempt.
     pub ratio: f64,
+    /// Retries are throttled, because they were in vain or the dependency was overloaded. Without a server nobody
+    /// hears of its recovery: the share fades away, as it does where a breaker was open.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub throttled: bool,
 }
 
 /// The breaker as clients need it.

@@ -2,12 +2,12 @@
 
 mod details;
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use damper_protocol::{Dispatch, FailureClass as Class, FailureReason};
 use http::{HeaderMap, StatusCode};
 
-use super::{pause, rules::StatusRules};
+use super::{pause, rules::StatusRules, transport};
 use crate::{Failure, clock, context, retry_after};
 
 const NAMES: [&str; 17] = [
@@ -55,9 +55,11 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
     if code == 4 {
         failure.reason = Some(FailureReason::Timeout);
     }
-    if context::retry_directive(metadata) == Some(false) {
+    let directive = context::retry_directive(metadata);
+    if directive.retry == Some(false) {
         failure.veto();
     }
+    failure.unread = directive.unread;
     failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
@@ -65,6 +67,16 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
         None => {}
     }
     Some(failure)
+}
+
+/// A status that a gRPC client has made of this error: what had no effect is proven by the error alone.
+pub(crate) fn from_error(code: i32, metadata: &HeaderMap, error: &(dyn Error + 'static)) -> Option<Failure> {
+    let failure = from_status(code, metadata)?;
+    let below = super::find(error, transport::failure).filter(Failure::had_no_effect);
+    Some(match below {
+        Some(below) if failure.dispatch == Dispatch::Ambiguous => failure.with_dispatch(below.dispatch),
+        _ => failure,
+    })
 }
 
 /// A whole response: the trailers count, then the headers, then the HTTP status.
@@ -112,7 +124,7 @@ fn born_of_http(code: i32, status: StatusCode, headers: &HeaderMap, mut failure:
     };
     let asked = pause::of(headers, StatusRules::new(), clock::wall());
     failure.class = class;
-    failure.unread = asked.unread;
+    failure.unread = failure.unread.saturating_add(asked.unread);
     failure.retry_after = failure.retry_after.max(asked.pause);
     failure
 }

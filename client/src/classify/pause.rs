@@ -10,6 +10,9 @@ use crate::retry_after;
 /// Headers of some services that say milliseconds.
 const MILLISECONDS: [&str; 3] = ["retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"];
 
+/// How far the clocks of two machines that both work can be apart: a wrong time zone is the worst.
+const MOST_SKEW: Duration = Duration::from_secs(86_400);
+
 /// A pause, and how many headers could not be read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
@@ -20,7 +23,7 @@ pub(super) struct Asked {
 /// The exact header if it counts at all, else the longest valid `Retry-After`, else the hint of `RateLimit`.
 pub(super) fn of(headers: &HeaderMap, rules: StatusRules, now: SystemTime) -> Asked {
     let ms = if rules.millisecond_headers { milliseconds(headers) } else { Asked::default() };
-    let now = date(headers).unwrap_or(now);
+    let now = date(headers, now).unwrap_or(now);
     let retry_after = headers.get_all(header::RETRY_AFTER).iter();
     let whole = longest(retry_after.map(|value| retry_after::parse(value.as_bytes(), now)));
     Asked {
@@ -45,9 +48,12 @@ fn longest(values: impl Iterator<Item = Option<Duration>>) -> Asked {
     })
 }
 
-/// The dependency's own clock, so that a wrong local one does no harm.
-fn date(headers: &HeaderMap) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()
+/// The dependency's own clock, so that a wrong local one does no harm. One that is more than a day off is no clock but
+/// a cached page, a device that does not know the date, or junk.
+fn date(headers: &HeaderMap, now: SystemTime) -> Option<SystemTime> {
+    let date = httpdate::parse_http_date(headers.get(header::DATE)?.to_str().ok()?).ok()?;
+    let off = date.duration_since(now).unwrap_or_else(|early| early.duration());
+    (off <= MOST_SKEW).then_some(date)
 }
 
 /// `RateLimit: "burst";r=0;t=30` of the IETF draft: the longest reset of a quota that is used up.

@@ -12,7 +12,8 @@ use crate::{Failure, clock, context};
 /// switches on what a dependency does differently.
 ///
 /// It is a [`Classifier`] too, for operations whose attempts return a [`reqwest::Response`] or fail with a
-/// [`reqwest::Error`] that has a status:
+/// [`reqwest::Error`] that has a status. Such an error has no headers, so that only the status is judged. Adapters have
+/// judged the response before a classifier sees it: give them their rules by `statuses`, not by `shape`.
 ///
 /// ```
 /// use damper_client::{Damper, StatusRules};
@@ -91,6 +92,18 @@ impl StatusRules {
         self.failure_at(status, headers, clock::wall())
     }
 
+    /// The response, or the failure that it stands for: [`Failure::check`] with these rules.
+    ///
+    /// # Errors
+    ///
+    /// The failure, if the status is no success.
+    pub fn check(self, response: reqwest::Response) -> Result<reqwest::Response, Failure> {
+        match self.failure(response.status(), response.headers()) {
+            Some(failure) => Err(failure),
+            None => Ok(response),
+        }
+    }
+
     pub(super) fn failure_at(
         self,
         status: StatusCode,
@@ -100,7 +113,9 @@ impl StatusRules {
         let mut failure = from_status(status, self)?;
         self.read_pause(&mut failure, status, headers, now);
         read_nack(&mut failure, status, headers);
-        match context::retry_directive(headers) {
+        let directive = context::retry_directive(headers);
+        failure.unread = failure.unread.saturating_add(directive.unread);
+        match directive.retry {
             Some(false) => failure.veto(),
             Some(true) => lift(&mut failure),
             None => {}

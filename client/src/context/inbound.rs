@@ -79,7 +79,8 @@ impl Inbound {
         self.foreign_attempts
     }
 
-    /// Headers that could not be read.
+    /// Headers that could not be read. The first dependency that is called in its [scope](Self::scope)
+    /// [counts](crate::Dependency::unread_headers) them.
     #[must_use]
     pub const fn malformed(&self) -> u32 {
         self.malformed
@@ -88,7 +89,7 @@ impl Inbound {
     /// The scope in which to serve the request.
     #[must_use]
     pub fn scope(&self) -> Scope {
-        Scope::inbound(self.context.clone(), self.end, self.foreign_attempts)
+        Scope::inbound(self.context.clone(), self.end, self.foreign_attempts, self.malformed)
     }
 }
 

@@ -184,18 +184,20 @@ fn attempts_of_other_layers_are_recognised() {
 #[test]
 fn a_directive_is_one_of_two_words_and_no_contradiction() {
     type Lines = [(&'static str, &'static str)];
-    let cases: [(&Lines, Option<bool>); 8] = [
-        (&[], None),
-        (&[("damper-retry", "no")], Some(false)),
-        (&[("x-should-retry", " FALSE ")], Some(false)),
-        (&[("stripe-should-retry", "true")], Some(true)),
-        (&[("damper-retry", "maybe")], None),
-        (&[("damper-retry", "no"), ("x-should-retry", "true")], None),
-        (&[("x-should-retry", "true"), ("x-should-retry", "false")], None),
-        (&[("damper-retry", "no"), ("x-should-retry", "junk")], Some(false)),
+    let cases: [(&Lines, Option<bool>, u32); 10] = [
+        (&[], None, 0),
+        (&[("damper-retry", "no")], Some(false), 0),
+        (&[("x-should-retry", " FALSE ")], Some(false), 0),
+        (&[("stripe-should-retry", "true")], Some(true), 0),
+        (&[("damper-retry", "no"), ("x-should-retry", "false")], Some(false), 0),
+        (&[("damper-retry", "maybe")], None, 1),
+        (&[("damper-retry", "")], None, 1),
+        (&[("damper-retry", "no"), ("x-should-retry", "true")], None, 2),
+        (&[("x-should-retry", "true"), ("x-should-retry", "false"), ("damper-retry", "1")], None, 3),
+        (&[("damper-retry", "no"), ("x-should-retry", "junk")], Some(false), 1),
     ];
-    for (lines, expected) in cases {
-        assert_eq!(retry_directive(&headers(lines)), expected, "{lines:?}");
+    for (lines, retry, unread) in cases {
+        assert_eq!(retry_directive(&headers(lines)), Directive { retry, unread }, "{lines:?}");
     }
 }
 

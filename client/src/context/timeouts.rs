@@ -8,9 +8,11 @@ use http::{HeaderMap, HeaderName};
 /// Turns one header's value into the time that is left.
 type Reading = fn(&str) -> Option<Duration>;
 
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
 const RECOGNISED: [(HeaderName, Reading); 5] = [
     (super::TIMEOUT, millis),
-    (HeaderName::from_static("grpc-timeout"), grpc),
+    (GRPC_TIMEOUT, grpc),
     (HeaderName::from_static("x-envoy-expected-rq-timeout-ms"), millis),
     (HeaderName::from_static("connect-timeout-ms"), millis),
     (HeaderName::from_static("x-stainless-timeout"), seconds),
@@ -28,6 +30,11 @@ pub(super) fn read(headers: &HeaderMap) -> (Option<Duration>, u32) {
         }
     }
     (least, malformed)
+}
+
+/// The time that a request of gRPC says it has, if it can be read.
+pub(crate) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(GRPC_TIMEOUT)?.to_str().ok().and_then(grpc)
 }
 
 fn millis(text: &str) -> Option<Duration> {

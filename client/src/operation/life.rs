@@ -45,6 +45,9 @@ impl Life {
     ) -> Self {
         let outer = Scope::current();
         let foreign = outer.as_ref().map_or(0, Scope::foreign_attempts);
+        if let Some(unread) = outer.as_ref().and_then(Scope::take_unread) {
+            dependency.pair.state.unread.add(u64::from(unread));
+        }
         let innermost = || dependency.pair.state.policy().retry_owner == RetryOwner::Innermost;
         Self {
             owns: outer.as_ref().is_none_or(|outer| !outer.is_claimed() || innermost()),

@@ -17,9 +17,9 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use super::{Life, Operation, Opinions, spans::Spans, token::Token};
+use super::{Life, Operation, Opinions, begun::limit, spans::Spans, token::Token};
 use crate::{
-    Admission, Attempt, CallError, Deadline, Failure, Past, Scope, StopReason,
+    Admission, Attempt, CallError, Failure, Past, StopReason,
     clock::Moment,
     core::{Core, DependencyState},
     deadline::Limit,
@@ -120,13 +120,8 @@ impl Run {
             counts.foreign.up();
         }
         let spans = Spans::start(&life.state().name, &name);
-        let outer_end = life.outer().and_then(Scope::end);
-        let deadline = deadline.unwrap_or_else(|| match life.is_endless() {
-            true => Deadline::unbounded(),
-            false => life.core().default_deadline(outer_end.is_some()),
-        });
         Self {
-            limit: deadline.limit(life.core().clock, now, outer_end),
+            limit: limit(deadline, life.is_endless(), life.core(), now, life.outer()),
             attempt_timeout,
             now,
             attempt: Attempt { life: Arc::new(life), number: 0, end: None },

@@ -55,7 +55,7 @@ impl Shared {
         self.syncs.lock().push(sync.clone());
         let told = told(|told| {
             told.policy.max_attempts = 3;
-            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 };
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1, ..Default::default() };
         });
         Ok(SyncResponse {
             epoch: "e".to_owned(),

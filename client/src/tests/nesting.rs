@@ -1,6 +1,6 @@
 //! One retry owner: operations inside operations, and inside requests.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::*;
 use crate::{Inbound, Profile, Scope};
@@ -173,6 +173,49 @@ async fn grpc_requests_get_their_own_headers_too() {
         .await
         .unwrap();
     assert_eq!(seen.into_inner(), [(true, None), (true, Some(HeaderValue::from_static("1")))]);
+}
+
+/// What a gRPC request has, and what it is sent with when one second is left.
+#[tokio::test(start_paused = true)]
+async fn the_shorter_grpc_timeout_counts() {
+    let dependency = client(&granting()).dependency("d");
+    let cases = [
+        (None, "1000m"),
+        (Some("200m"), "200m"),
+        (Some("999999u"), "999999u"),
+        (Some("1S"), "1S"),
+        (Some("1001m"), "1000m"),
+        (Some("1H"), "1000m"),
+        (Some("junk"), "1000m"),
+    ];
+    for (own, expected) in cases {
+        let injects = |attempt: crate::Attempt| {
+            let mut headers = HeaderMap::new();
+            headers.insert("content-type", HeaderValue::from_static("application/grpc"));
+            headers.extend(own.map(|own| (HeaderName::from_static("grpc-timeout"), own.parse().unwrap())));
+            attempt.inject(&mut headers);
+            assert_eq!(headers["grpc-timeout"], expected, "{own:?}");
+            async { Ok::<_, Failure>(()) }
+        };
+        safe(&dependency).deadline(ms(1000)).call(injects).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_of_a_request_that_nobody_can_read_are_counted_once() {
+    let damper = client(&granting());
+    let mut junk = HeaderMap::new();
+    junk.insert("damper-timeout-ms", HeaderValue::from_static("soon"));
+    junk.insert("damper-context", HeaderValue::from_static("who knows"));
+    let inbound = Inbound::from_headers(&junk);
+    let served = inbound.scope().run(async {
+        for name in ["d", "d", "e"] {
+            call(safe(&damper.dependency(name)), vec![]).await.unwrap();
+        }
+    });
+    served.await;
+    let counted = |name| damper.dependency(name).unread_headers();
+    assert_eq!((inbound.malformed(), counted("d"), counted("e")), (2, 2, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,9 +99,15 @@ async fn what_nobody_understands_is_counted() {
     fail(503, "1").await;
     fail(503, "1.5").await;
     fail(418, "1.5").await;
+    let says = |word: &'static str| [("x-should-retry", word), ("damper-retry", "no")];
+    for lines in [says("perhaps"), says("true")] {
+        let headers = lines.map(|(name, word)| (name.parse().unwrap(), word.parse().unwrap()));
+        let failure = Failure::from_http(http::StatusCode::NOT_FOUND, &headers.into_iter().collect());
+        call(safe(&dependency), vec![failure.unwrap()]).await.unwrap_err();
+    }
     let unknown = safe(&dependency).call(|_| async { Err::<(), _>(std::fmt::Error) }).await.unwrap_err();
     assert_eq!((unknown.reason, unknown.attempts), (StopReason::NotRetryable, 1));
-    assert_eq!((dependency.unclassified(), dependency.unread_headers()), (2, 1));
+    assert_eq!((dependency.unclassified(), dependency.unread_headers()), (2, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,8 +224,9 @@ async fn the_pause_of_an_attempt_by_hand_reaches_the_fleet() {
 #[tokio::test(start_paused = true)]
 async fn a_hedge_is_done_without_while_no_server_answers() {
     let hung = Fake::new(|_| Step::hung());
-    *hung.told.lock() =
-        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.5 }));
+    *hung.told.lock() = Some(told(|told| {
+        told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.5, ..Default::default() }
+    }));
     for fake in [Fake::dead(), hung] {
         let dependency = client(&fake).dependency("d");
         for _ in 0..50 {

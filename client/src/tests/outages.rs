@@ -52,7 +52,7 @@ async fn savings_of_the_emergency_budget_are_for_a_lost_answer_not_for_an_outage
     for (fault, granted_at_once) in [(Fault::NoAnswer, true), (Fault::Unreachable, false)] {
         let fake = Fake::new(move |_| Step::at_once(Err(fault)));
         *fake.told.lock() = Some(told(|told| {
-            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 };
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1, ..Default::default() };
         }));
         let dependency = client(&fake).dependency("d");
         for _ in 0..200 {
@@ -95,8 +95,9 @@ async fn c7_a_server_that_is_back_is_used_within_two_seconds() {
     }
     tokio::time::sleep(ms(5000)).await;
     assert_eq!(damper.health().server, crate::Reachability::Down);
-    *fake.told.lock() =
-        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 0.0, ratio: 0.0 }));
+    *fake.told.lock() = Some(told(|told| {
+        told.emergency = damper_protocol::Emergency { per_s: 0.0, ratio: 0.0, ..Default::default() }
+    }));
     back.store(true, Ordering::Relaxed);
     tokio::time::sleep(ms(2000)).await;
     assert_eq!(damper.health().server, crate::Reachability::Up);
@@ -209,8 +210,9 @@ async fn a_silent_server_is_asked_twice_only_if_the_attempt_still_fits() {
 #[tokio::test(start_paused = true)]
 async fn a_short_deadline_leaves_time_for_the_emergency_budget() {
     let fake = Fake::new(|_| Step::hung());
-    *fake.told.lock() =
-        Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 }));
+    *fake.told.lock() = Some(told(|told| {
+        told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1, throttled: false }
+    }));
     let dependency = client(&fake).dependency("d");
     for _ in 0..200 {
         call(safe(&dependency), vec![]).await.unwrap();
@@ -246,8 +248,9 @@ async fn a_server_that_comes_and_goes_each_second_frees_no_burst() {
             (true, false) => Step::at_once(Ok(answer(Decision::Shed, Reason::QueueFull))),
             (false, _) => Step::at_once(Err(Fault::Unreachable)),
         });
-        *fake.told.lock() =
-            Some(told(|told| told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1 }));
+        *fake.told.lock() = Some(told(|told| {
+            told.emergency = damper_protocol::Emergency { per_s: 1.0, ratio: 0.1, throttled: false }
+        }));
         let dependency = client(&fake).dependency("d");
         let emergency = || dependency.totals().emergency;
         for second in 0..60 {
@@ -285,4 +288,34 @@ async fn an_outage_that_only_asks_noticed_is_over_for_an_idle_client_too() {
     call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
     assert_eq!(fake.asks.lock().len(), asks + 1);
     assert_eq!(damper.health().server, crate::Reachability::Down);
+}
+
+/// What was in trouble when the server was last heard is left alone after half a minute.
+#[tokio::test(start_paused = true)]
+async fn the_emergency_budget_of_a_dependency_in_trouble_fades_away() {
+    let emergency = |throttled| damper_protocol::Emergency { per_s: 1.0, ratio: 0.5, throttled };
+    let open = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 1000 };
+    let retries_only = PolicyView { on_open: OnOpen::Retries, ..PolicyView::default() };
+    for (throttled, breaker, fades) in
+        [(false, BreakerView::default(), false), (true, BreakerView::default(), true), (false, open, true)]
+    {
+        let fake = Fake::new(|_| Step::at_once(Err(Fault::Unreachable)));
+        *fake.told.lock() = Some(told(|told| {
+            (told.emergency, told.breaker, told.policy) = (emergency(throttled), breaker, retries_only);
+        }));
+        let damper = client(&fake);
+        synced(&damper).await;
+        *fake.told.lock() = None;
+        let dependency = damper.dependency("d");
+        let (start, mut late) = (Instant::now(), 0);
+        for _ in 0..150 {
+            for _ in 0..10 {
+                call(safe(&dependency), vec![]).await.unwrap();
+            }
+            let recovered = call(safe(&dependency).deadline(ms(900)), vec![transient()]).await.is_ok();
+            late += u32::from(recovered && start.elapsed() > ms(32_000));
+            tokio::time::sleep(ms(500)).await;
+        }
+        assert_eq!(late == 0, fades, "throttled: {throttled}, {breaker:?}: {late}");
+    }
 }

@@ -139,6 +139,48 @@ async fn a_long_pause_is_slept_first_and_reported_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_after_the_last_attempt_is_reported_and_not_slept() {
+    let fake = Fake::new(|ask| match ask.max_wait_ms {
+        Some(0) => Step::at_once(Ok(answer(Decision::Shed, Reason::BudgetExhausted))),
+        _ => Step::at_once(Ok(granted())),
+    });
+    let dependency = client(&fake).dependency("d");
+    let (start, last) = (Instant::now(), transient().with_retry_after(ms(4000)));
+    let operation = safe(&dependency).profile(crate::Profile::interactive());
+    let error = call(operation, vec![transient(), last]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::AttemptsExhausted, 2));
+    assert!(start.elapsed() < ms(1000), "{:?}", start.elapsed());
+    tokio::time::sleep(ms(1)).await;
+    let asks = fake.asks.lock().clone();
+    let told =
+        asks.last().and_then(|(_, ask)| ask.failure.clone()).and_then(|failure| failure.retry_after_ms);
+    assert_eq!((asks.len(), told, asks[1].1.max_wait_ms), (2, Some(4000), Some(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_grows_is_kept_until_it_does_not_fit() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let dependency = client(&fake).dependency("d");
+    let pauses = [400, 1600, 6400];
+    let starts = Mutex::new(Vec::new());
+    let error = safe(&dependency)
+        .deadline(ms(5000))
+        .call(|attempt| {
+            starts.lock().push(Instant::now());
+            let pause = pauses[attempt.number() as usize - 1];
+            async move { Err::<(), _>(transient().with_retry_after(ms(pause))) }
+        })
+        .await
+        .unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::RetryAfterBeyondDeadline, 3));
+    let starts = starts.into_inner();
+    for (pair, pause) in starts.windows(2).zip(pauses) {
+        assert!(pair[1] - pair[0] >= ms(pause), "{pause} ms");
+    }
+    assert_eq!(starts[2].elapsed(), Duration::ZERO, "it stops at once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn b04_a_pause_beyond_the_deadline_stops_at_once_and_holds_the_siblings() {
     let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::RetryAfterBeyondDeadline))));
     let dependency = client(&fake).dependency("d");

@@ -4,9 +4,20 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Command, Output, Stdio},
+    sync::{Arc, Mutex},
 };
 
-use crate::{GENEROUS, fleet::Broken, process::Process};
+use axum::{
+    Router,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+
+use crate::{
+    GENEROUS,
+    fleet::{Broken, serve},
+    process::Process,
+};
 
 /// Beside this test binary, where cargo puts it.
 fn built(name: &str) -> PathBuf {
@@ -61,6 +72,28 @@ async fn reqwest_middleware() {
     let said = finished(command).await;
     assert!(said.contains("503 Service Unavailable"), "{said}");
     assert!(broken.calls() >= 1);
+}
+
+/// What the README shows: the first answer is a 503, and the repeat has the same key.
+#[tokio::test]
+async fn charge() {
+    let server = Process::start(
+        "[dependencies.payments.retry]\nper_s = 100000\nburst = 100000\n[dependencies.payments.breaker]\nmin_volume = 1000000\n",
+    );
+    server.answers().await;
+    let keys = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&keys);
+    let answer = async move |headers: HeaderMap| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(headers["idempotency-key"].to_str().unwrap().to_owned());
+        if seen.len() == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::CREATED }
+    };
+    let address = serve(Router::new().route("/charges", post(answer))).await;
+    let mut command = example("charge", &server);
+    command.arg(format!("http://{address}/charges"));
+    let said = finished(command).await;
+    assert!(said.contains("201 Created") && said.contains("2 attempts, 1 recovered"), "{said}");
+    assert_eq!(*keys.lock().unwrap(), [r#""order-42""#; 2]);
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ impl Broken {
     }
 }
 
-async fn serve(app: Router) -> SocketAddr {
+pub async fn serve(app: Router) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });

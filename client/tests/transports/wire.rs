@@ -111,3 +111,27 @@ fn has_body(request: &[u8]) -> bool {
     let head = request.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     head.is_some_and(|end| request.len() > end + 4)
 }
+
+/// The address of a server that reads a request, writes this and says no more.
+pub async fn stalling(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.read(&mut [0; 4096]).await;
+            let _ = socket.write_all(answer).await;
+            held.push(socket);
+        }
+    });
+    format!("http://{address}/")
+}
+
+/// Resolves nothing, and does not say so.
+pub struct Undecided;
+
+impl Resolve for Undecided {
+    fn resolve(&self, _: Name) -> Resolving {
+        Box::pin(std::future::pending())
+    }
+}

@@ -228,6 +228,7 @@ impl Dependency {
             first: self.lease_first_attempts(now, tenant, report),
             learning: self.allocations.is_learning(now),
             emergency_per_s: self.emergency_share(),
+            throttled: !self.throttle.is_open(),
             breaker: self.breaker_of(tenant).view(now),
             hold: self.tenants.hold_until(tenant).from_now(now),
             suppress: self.suppression(MicroTokens::ONE),

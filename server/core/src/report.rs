@@ -152,6 +152,8 @@ pub struct Advice {
     pub learning: bool,
     /// Its share of retries while no server answers.
     pub emergency_per_s: MicrosPerSecond,
+    /// Whether retries are throttled.
+    pub throttled: bool,
     /// The breaker.
     pub breaker: BreakerView,
     /// No retry of its tenant for so long.

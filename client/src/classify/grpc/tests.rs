@@ -188,3 +188,15 @@ proptest::proptest! {
         let _ = from_status(14, &metadata(&[("grpc-status-details-bin", &encoded(&bytes))]));
     }
 }
+
+#[test]
+fn directives_that_nobody_can_read_are_counted() {
+    let headers = |pairs: &[(&str, &str)]| -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    };
+    let junk = headers(&[("x-should-retry", "junk")]);
+    assert_eq!(from_status(14, &junk).unwrap().unread, 1);
+    let both = headers(&[("x-should-retry", "junk"), ("retry-after", "soon"), ("grpc-status", "14")]);
+    let failure = from_response(StatusCode::SERVICE_UNAVAILABLE, &both, None).unwrap();
+    assert_eq!((failure.unread, failure.do_not_retry), (2, false));
+}

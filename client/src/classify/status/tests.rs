@@ -109,16 +109,30 @@ fn the_largest_valid_of_several_headers_wins() {
     assert_eq!(failure.retry_after, Some(Duration::from_secs(9)));
 }
 
+/// The dependency's clock, and the pause until 08:50:07 by it. The local clock says 08:49:37.
 #[test]
-fn dates_count_from_the_response_s_own_clock() {
-    let until = ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT");
-    let cases = [("Sun, 06 Nov 1994 08:49:37 GMT", 30), ("Sun, 06 Nov 1994 09:49:37 GMT", 0)];
+fn dates_count_from_the_response_s_own_clock_if_it_is_one() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    let cases = [
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 30),
+        ("Sun, 06 Nov 1994 08:50:00 GMT", 7),
+        ("Sun, 06 Nov 1994 09:49:37 GMT", 0),
+        ("Sat, 05 Nov 1994 08:49:37 GMT", 86_430),
+        ("Mon, 07 Nov 1994 08:49:37 GMT", 0),
+        // From here on the local clock counts.
+        ("Sat, 05 Nov 1994 08:49:36 GMT", 30),
+        ("Mon, 07 Nov 1994 08:49:38 GMT", 30),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 30),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 30),
+        ("yesterday", 30),
+        ("", 30),
+    ];
     for (date, seconds) in cases {
-        let failure = response(503, &[until, ("date", date)]).unwrap();
+        let headers = headers(&[("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT"), ("date", date)]);
+        let failure = StatusRules::new().failure_at(status(503), &headers, now).unwrap();
         assert_eq!(failure.retry_after, Some(Duration::from_secs(seconds)), "{date}");
+        assert_eq!(failure.unread, 0, "a date says nothing about retries");
     }
-    let by_local_clock = response(503, &[until, ("date", "yesterday")]).unwrap();
-    assert_eq!(by_local_clock.retry_after, Some(Duration::from_secs(784_111_807)));
 }
 
 #[test]
@@ -286,6 +300,19 @@ fn the_rules_are_a_classifier_of_reqwest_s_responses() {
     };
     assert!(!failure.do_not_retry);
     assert_eq!(rules.classify(&Outcome::Value(&7)), Verdict::Pass);
+}
+
+#[test]
+fn a_checked_response_keeps_what_its_headers_say() {
+    let response = |code: u16| {
+        let response = http::Response::builder().status(code).header("retry-after", "7");
+        reqwest::Response::from(response.header("x-should-retry", "false").body("body").unwrap())
+    };
+    let failure = Failure::check(response(503)).unwrap_err();
+    assert_eq!((failure.retry_after, failure.do_not_retry), (Some(Duration::from_secs(7)), true));
+    assert_eq!(Failure::check(response(204)).unwrap().status(), 204);
+    let unprocessed = StatusRules::new().unprocessed_rejections().check(response(429)).unwrap_err();
+    assert_eq!(unprocessed.dispatch, Dispatch::NotProcessed);
 }
 
 #[test]

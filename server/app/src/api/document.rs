@@ -82,7 +82,7 @@ mod tests {
             let listed = listed.filter(|one| one["in"] == "query").map(|one| one["name"].as_str().unwrap());
             let known = match route.as_str() {
                 "/v1/plan" => super::plan::PARAMETERS,
-                "/v1/watch" => super::watch::PARAMETERS,
+                "/v1/watch" => &["tenant", "dependency"],
                 _ => &[],
             };
             assert_eq!(listed.collect::<Vec<_>>(), known, "{route}");

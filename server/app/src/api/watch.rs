@@ -23,9 +23,6 @@ use watcher::{Filter, Watcher};
 /// A stream that is silent for longer than two of these is dead.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// The parameters: the fields of [`WatchQuery`].
-pub(crate) const PARAMETERS: &[&str] = &["tenant", "dependency"];
-
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "for the document")]
@@ -39,17 +36,17 @@ struct WatchQuery {
 /// Server-sent events: `snapshot` first, then `breaker` and `dependency`, and `bye` at the end.
 ///
 /// A consumer that falls behind gets a fresh snapshot; so does one that comes back, whatever its last event id. A
-/// comment is sent every 10 seconds.
+/// comment is sent every 10 seconds. Parameters that are not known are ignored: a newer client may send some.
 #[utoipa::path(get, path = "/v1/watch", tag = "watch", params(WatchQuery), responses(
     (status = 200, description = "Events until the server goes away", content_type = "text/event-stream"),
-    (status = 422, description = "A name that cannot be one, or a parameter that is not known", body = Problem, content_type = "application/problem+json"),
+    (status = 422, description = "A name that cannot be one", body = Problem, content_type = "application/problem+json"),
     (status = 503, description = "Going away, or too many streams", body = Problem, content_type = "application/problem+json"),
 ))]
 pub(crate) async fn watch(State(app): State<App>, parameters: Parameters) -> Result<Response, Fault> {
     let given = |name| parameters.all(name).filter(|value| !value.is_empty());
     let tenant = given("tenant").last();
     let dependencies: Vec<&str> = given("dependency").collect();
-    must_be_sound(&parameters, tenant, &dependencies)?;
+    must_be_sound(tenant, &dependencies)?;
     follow(app, wire::tenant(tenant), dependencies)
 }
 
@@ -67,10 +64,9 @@ pub(crate) fn follow(app: App, tenant: &str, dependencies: Vec<&str>) -> Result<
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response())
 }
 
-fn must_be_sound(parameters: &Parameters, tenant: Option<&str>, dependencies: &[&str]) -> Result<(), Fault> {
+fn must_be_sound(tenant: Option<&str>, dependencies: &[&str]) -> Result<(), Fault> {
     let of_tenant = tenant.and_then(|tenant| invalid_name("?tenant", tenant));
     let of_dependencies = dependencies.iter().filter_map(|name| invalid_name("?dependency", name));
-    let unknown = parameters.unknown(PARAMETERS);
-    let faults: Vec<_> = unknown.into_iter().chain(of_tenant).chain(of_dependencies).collect();
+    let faults: Vec<_> = of_tenant.into_iter().chain(of_dependencies).collect();
     if faults.is_empty() { Ok(()) } else { Err(Fault::Invalid(faults)) }
 }

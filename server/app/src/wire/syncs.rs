@@ -43,6 +43,7 @@ pub(crate) fn advice(advice: &Advice) -> SyncedDependency {
         emergency: Emergency {
             per_s: advice.emergency_per_s.as_per_s().min(MOST_EMERGENCY_PER_S),
             ratio: EMERGENCY_RATIO,
+            throttled: advice.throttled,
         },
         breaker: breaker(&advice.breaker),
         hold_ms: advice.hold.as_millis_ceil(),

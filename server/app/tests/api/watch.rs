@@ -116,7 +116,8 @@ async fn a_new_dependency_and_a_hold_are_told() {
 #[tokio::test]
 async fn a_watcher_hears_of_the_dependencies_that_it_asked_for() {
     let server = Server::start("[dependencies.a]\n[dependencies.b]\n[dependencies.c]").await;
-    let mut stream = Stream::open(&server, "?dependency=b&dependency=late").await;
+    let from_a_newer_client = "?dependency=b&dependency=late&encoding=cbor";
+    let mut stream = Stream::open(&server, from_a_newer_client).await;
     let snapshot = stream.expect("snapshot").await;
     let told: Vec<&String> = snapshot["dependencies"].as_object().unwrap().keys().collect();
     assert_eq!(told, ["b"]);

@@ -242,7 +242,9 @@ fn the_emergency_share_is_the_rate_over_the_living_clients() {
     }
     let report = crate::Report { client: "fifth".into(), tenant: "a".into(), ..crate::Report::default() };
     let advice = bench.dependency.sync(bench.now, &report);
-    assert_eq!(advice.emergency_per_s, MicrosPerSecond::from_per_s(2));
+    assert_eq!((advice.emergency_per_s, advice.throttled), (MicrosPerSecond::from_per_s(2), false));
+    overload(&mut bench);
+    assert!(bench.dependency.sync(bench.now, &report).throttled, "so that it fades without a server");
 }
 
 #[test]
