@@ -2,17 +2,19 @@
 
 mod ask;
 mod dependency;
+mod names;
 mod sync;
+mod tasks;
 mod watch;
 
 pub(crate) use ask::Answer;
-pub(crate) use dependency::DependencyState;
+pub(crate) use dependency::{DependencyState, Waiting};
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::{Duration, UNIX_EPOCH},
 };
@@ -20,7 +22,7 @@ use std::{
 use damper_protocol::{ClientIdentity, FailMode, Mode};
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
-use tokio::{runtime::Handle, sync::Notify};
+use tokio::sync::Notify;
 use uuid::{Builder, Uuid};
 
 use crate::{
@@ -33,6 +35,9 @@ use crate::{
     transport::{Fault, Transport},
     wire::ms_down,
 };
+
+/// Most dependencies of one client. What more are named get one attempt for each operation and are not reported.
+pub const MAX_DEPENDENCIES: usize = 1000;
 
 /// What the environment allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +53,8 @@ pub(crate) enum Switch {
 }
 
 impl Switch {
-    /// Whether operations may retry at all.
-    pub(crate) fn retries(self) -> bool {
+    /// Whether it allows retries at all.
+    fn retries(self) -> bool {
         matches!(self, Self::On | Self::Observe)
     }
 }
@@ -87,14 +92,21 @@ pub(crate) struct Core {
     pub(crate) baggage_skipped: Count,
     pub(crate) status: Mutex<Status>,
     dependencies: RwLock<HashMap<Arc<str>, Arc<DependencyState>>>,
+    /// The table has been found full.
+    full: AtomicBool,
+    /// Names that cannot be one, as they were logged.
+    misnamed: Mutex<BTreeSet<String>>,
     ids: Count,
     /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
     heard: AtomicU64,
     shut_down: AtomicBool,
-    started: AtomicBool,
+    /// Retries are switched off while it runs.
+    stilled: AtomicBool,
+    /// The background tasks that run.
+    running: AtomicU8,
     /// It has been said that operations without a deadline get one.
     told_of_deadline: AtomicBool,
-    acked: tokio::sync::Mutex<sync::Acked>,
+    parts: tokio::sync::Mutex<sync::Parts>,
     sync_soon: Notify,
     server_is_back: Notify,
 }
@@ -107,8 +119,12 @@ pub(crate) struct Status {
     pub(crate) mode: Mode,
     pub(crate) last_sync: Option<Moment>,
     pub(crate) watching: bool,
-    /// Syncs fail, or the breaker towards the server has opened, and nothing has been heard since.
+    /// It has been said that syncs fail or that the breaker towards the server has opened, and what failed has not
+    /// worked since.
     pub(crate) away: bool,
+    syncs_fail: bool,
+    /// Dependencies of which it keeps no record.
+    refused: usize,
     /// What the server rejects, by path: a mistake in the set-up, and no outage.
     pub(crate) rejected: BTreeMap<Path, u16>,
 }
@@ -119,6 +135,38 @@ pub(crate) enum Path {
     Ask,
     Sync,
     Watch,
+}
+
+impl Status {
+    /// Whether the outage rules are in force. Where a probe may go out and nobody asks, nobody knows better.
+    pub(crate) fn is_down(&self, now: Moment) -> bool {
+        self.syncs_fail || self.link.is_open(now)
+    }
+
+    /// The server answered. True if it is back: what failed before works, or is worth another try.
+    fn heard(&mut self, path: Path) -> bool {
+        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.syncs_fail);
+        let asks_work_again = path == Path::Ask && self.link.answered();
+        if path != Path::Ask {
+            self.link.heard(syncs_work_again);
+        }
+        let is_back = (syncs_work_again || asks_work_again) && !self.syncs_fail;
+        is_back && std::mem::take(&mut self.away)
+    }
+
+    /// The server did not answer. True if that is news.
+    fn missed(&mut self, path: Path, now: Moment) -> bool {
+        let is_away = match path {
+            Path::Ask => self.link.failed(now),
+            Path::Sync => {
+                self.link.missed(now);
+                self.syncs_fail = true;
+                true
+            }
+            Path::Watch => false,
+        };
+        is_away && !std::mem::replace(&mut self.away, true)
+    }
 }
 
 impl Core {
@@ -140,42 +188,22 @@ impl Core {
             baggage_skipped: Count::default(),
             status: Mutex::default(),
             dependencies: RwLock::default(),
+            full: AtomicBool::new(false),
+            misnamed: Mutex::default(),
             ids: Count::default(),
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
-            started: AtomicBool::new(false),
+            stilled: AtomicBool::new(false),
+            running: AtomicU8::new(0),
             told_of_deadline: AtomicBool::new(false),
-            acked: tokio::sync::Mutex::default(),
+            parts: tokio::sync::Mutex::default(),
             sync_soon: Notify::new(),
             server_is_back: Notify::new(),
         }
     }
 
-    pub(crate) fn dependency(&self, name: &str) -> Arc<DependencyState> {
-        if let Some(known) = self.dependencies.read().get(name) {
-            return Arc::clone(known);
-        }
-        let mut dependencies = self.dependencies.write();
-        if let Some(known) = dependencies.get(name) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = Arc::from(name);
-        let fresh = Arc::new(DependencyState::new(
-            Arc::clone(&name),
-            self.observer.clone(),
-            self.switch == Switch::Observe,
-            self.clock.now(),
-        ));
-        dependencies.insert(name, Arc::clone(&fresh));
-        fresh
-    }
-
     pub(crate) fn all_dependencies(&self) -> Vec<Arc<DependencyState>> {
         self.dependencies.read().values().map(Arc::clone).collect()
-    }
-
-    fn known_dependency(&self, name: &str) -> Option<Arc<DependencyState>> {
-        self.dependencies.read().get(name).map(Arc::clone)
     }
 
     /// A number that no other operation or request of this client has.
@@ -224,6 +252,16 @@ impl Core {
         self.shut_down.store(true, Ordering::Relaxed);
     }
 
+    /// Whether operations may retry at all.
+    pub(crate) fn retries(&self) -> bool {
+        self.switch.retries() && !self.stilled.load(Ordering::Relaxed)
+    }
+
+    /// Switches retries off, or on again as far as the environment allows them.
+    pub(crate) fn set_retries(&self, on: bool) {
+        self.stilled.store(!on, Ordering::Relaxed);
+    }
+
     /// When the server was last heard.
     pub(crate) fn heard(&self) -> Option<Moment> {
         self.heard.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
@@ -233,68 +271,41 @@ impl Core {
         self.heard.fetch_max(nanos(now).saturating_add(1), Ordering::Relaxed);
     }
 
-    /// The server did what it was asked on this path: it is back if it had been away.
+    /// The server did what it was asked on this path.
     fn answered(&self, path: Path) {
         let mut status = self.status.lock();
-        let was_open = status.link.answered();
-        // An ask that comes through says nothing about syncs that do not.
-        let was_away = (path != Path::Ask || was_open) && std::mem::take(&mut status.away);
+        let is_back = status.heard(path);
         let was_rejected = status.rejected.remove(&path);
         drop(status);
-        if was_open || was_away {
-            self.server_is_back.notify_waiters();
-            tracing::info!(target: "damper", "the server answers again");
+        if is_back {
+            self.is_back();
         }
         if was_rejected.is_some() {
             tracing::info!(target: "damper", ?path, "the server accepts this client's requests again");
         }
     }
 
+    fn is_back(&self) {
+        self.server_is_back.notify_waiters();
+        tracing::info!(target: "damper", "the server answers again");
+    }
+
     /// The server did not do what it was asked. Said once, until it does.
     fn faulted(&self, path: Path, fault: Fault) {
         let mut status = self.status.lock();
-        let said = match fault {
-            Fault::Unreachable | Fault::NoAnswer => {
-                let opened = status.link.failed(self.clock.now());
-                let away = path == Path::Sync || opened;
-                away && !std::mem::replace(&mut status.away, true)
+        let (is_back, said) = match fault {
+            Fault::Unreachable | Fault::NoAnswer | Fault::Unavailable(_) => {
+                (false, status.missed(path, self.clock.now()))
             }
-            Fault::Rejected(code) => {
-                status.link.answered();
-                status.rejected.insert(path, code).is_none()
-            }
-            Fault::Busy(_) => {
-                status.link.answered();
-                false
-            }
+            Fault::Rejected(code) => (status.heard(path), status.rejected.insert(path, code).is_none()),
+            Fault::Busy(_) => (status.heard(path), false),
         };
         drop(status);
+        if is_back {
+            self.is_back();
+        }
         if said {
             tracing::warn!(target: "damper", ?path, %fault, "the server cannot be used");
         }
-    }
-
-    /// Starts the background tasks, once, if this is a tokio runtime. They start again on the next call if their
-    /// runtime ends before the client does.
-    pub(crate) fn start(self: &Arc<Self>, stop: &tokio::sync::watch::Sender<()>) {
-        if self.switch == Switch::Inert || self.started.load(Ordering::Relaxed) || self.is_shut_down() {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.started.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let started = Started(Arc::clone(self));
-        runtime.spawn(sync::run(started, stop.subscribe()));
-        runtime.spawn(watch::run(Arc::clone(self), stop.subscribe()));
-    }
-}
-
-/// Lives as long as the tasks do.
-struct Started(Arc<Core>);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        self.0.started.store(false, Ordering::Relaxed);
     }
 }

@@ -12,8 +12,11 @@ use tokio::time::timeout;
 
 use crate::{
     Dependency,
-    core::{Core, DependencyState, Switch},
+    core::{Core, Switch},
 };
+
+/// How long the server may take to confirm what is flushed.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client of one damper server. Cheap to clone; the background tasks end with its last clone and the last
 /// [`Dependency`].
@@ -28,10 +31,10 @@ pub(crate) struct Handle {
     pub(crate) stop: tokio::sync::watch::Sender<()>,
 }
 
-/// The totals could not be delivered: no server answered. Nothing is lost while the process lives; they are
+/// The totals could not be delivered: no server answered, or it keeps no record of some dependency. Nothing is lost while the process lives; they are
 /// cumulative, and the next sync carries them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the totals could not be delivered: no usable answer from the server")]
+#[error("the totals could not be delivered: no usable answer from the server, or it keeps no record of them")]
 pub struct FlushError;
 
 /// What a shutdown left behind.
@@ -42,7 +45,12 @@ pub struct ShutdownReport {
     pub delivered: usize,
     /// Dependencies whose latest totals no server has confirmed.
     pub undelivered: usize,
-    /// Attempts that were still running.
+    /// Operations that waited for a retry, asleep or for the server's decision, when the shutdown began. None of
+    /// them makes another attempt: they end with [`StopReason::ShutDown`](crate::StopReason::ShutDown) when their
+    /// wait is over, unless something else ends them before.
+    pub abandoned: u64,
+    /// Attempts that were still running at the end of the shutdown. They go on unharmed; what they bring is counted,
+    /// and delivered by another call of [`Damper::shutdown`].
     pub in_flight: u64,
 }
 
@@ -60,7 +68,7 @@ impl Damper {
     ///
     /// [`BuildError`] if one of them cannot be used.
     pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env(Box::new(|name| std::env::var(name).ok())).build()
+        Builder::from_env(Box::new(builder::variable)).build()
     }
 
     /// A client that leaves everything alone: one attempt for each operation, no traffic, no tasks. For tests,
@@ -72,30 +80,42 @@ impl Damper {
 
     /// The dependency of this name: 1 to 128 bytes of printable text. The same name gives the same dependency.
     ///
-    /// A name that cannot be one is a mistake that must not take the service down: it is logged, and its
-    /// operations get one attempt each and are not reported.
+    /// A name that cannot be one is a mistake that must not take the service down: it is logged once, and its
+    /// operations get one attempt each and are not reported. So do those of a name beyond the first
+    /// [`MAX_DEPENDENCIES`](crate::MAX_DEPENDENCIES): dependencies are never forgotten, and names that are made of
+    /// data would fill memory and syncs. Each call for such a name gives a dependency of its own, whose totals
+    /// nobody adds up.
     #[must_use]
     pub fn dependency(&self, name: &str) -> Dependency {
         let state = match damper_protocol::name_fault(name) {
             None => self.handle.core.dependency(name),
-            Some(fault) => {
-                tracing::error!(target: "damper", name = name.escape_debug().to_string(), "the dependency's name {fault}");
-                Arc::new(DependencyState::private(name, self.handle.core.clock.now()))
-            }
+            Some(fault) => self.handle.core.misnamed(name, fault),
         };
         Dependency::new(Arc::clone(&self.handle), state)
+    }
+
+    /// The kill switch: turns all retries of this client off at once, or on again. Off is what `DAMPER_NO_RETRY` is
+    /// at the start: operations that wait for a retry end with
+    /// [`StopReason::RetriesOff`](crate::StopReason::RetriesOff) instead, new ones get one attempt, and attempts are
+    /// counted and reported. It cannot turn on what the environment has turned off.
+    pub fn set_retries(&self, on: bool) {
+        self.handle.core.set_retries(on);
     }
 
     /// Delivers all totals now.
     ///
     /// # Errors
     ///
-    /// [`FlushError`] if no server confirmed them within 5 s. An inert client has nothing to deliver.
+    /// [`FlushError`] if no server confirmed all of them within 5 s. An inert client has nothing to deliver.
     pub async fn flush(&self) -> Result<(), FlushError> {
         if self.handle.core.switch == Switch::Inert {
             return Ok(());
         }
-        self.handle.core.sync().await.map(drop).map_err(|_| FlushError)
+        // A sync that is under way comes first, and may be long in coming.
+        match timeout(FLUSH_WITHIN, self.handle.core.sync()).await {
+            Ok(Ok(synced)) if synced.refused == 0 => Ok(()),
+            _ => Err(FlushError),
+        }
     }
 
     /// Ends retries and background tasks, and delivers the totals within `limit`. Attempts go on unharmed, and
@@ -104,16 +124,11 @@ impl Damper {
         let core = &self.handle.core;
         core.shut_down();
         self.handle.stop.send_replace(());
-        let delivery = async {
-            let _ = self.flush().await;
-            core.delivery().await
-        };
-        let (delivered, undelivered) = match timeout(limit, delivery).await {
-            Ok(counts) => counts,
-            Err(_) => (0, core.all_dependencies().len()),
-        };
+        let abandoned = core.all_dependencies().iter().map(|dependency| dependency.waiting()).sum();
+        let _ = timeout(limit, self.flush()).await;
+        let (delivered, undelivered) = core.delivery();
         let in_flight = core.all_dependencies().iter().map(|dependency| dependency.counts.in_flight()).sum();
-        ShutdownReport { delivered, undelivered, in_flight }
+        ShutdownReport { delivered, undelivered, abandoned, in_flight }
     }
 
     /// What this client knows about the server.

@@ -56,10 +56,17 @@ pub(crate) struct Fake {
     script: Script,
     /// What each dependency is told by every sync; no sync is answered without.
     pub(crate) told: Mutex<Option<SyncedDependency>>,
+    /// How long a sync takes.
+    pub(crate) sync_takes: Mutex<Duration>,
+    /// Dependencies of which it keeps no record.
+    pub(crate) refused: Mutex<Vec<String>>,
+    /// What syncs get instead of an answer.
+    pub(crate) sync_fault: Mutex<Option<Fault>>,
     pub(crate) epoch: Mutex<String>,
     pub(crate) mode: Mutex<Mode>,
     pub(crate) asks: Mutex<Vec<(Instant, AskRequest)>>,
     pub(crate) syncs: Mutex<Vec<SyncRequest>>,
+    pub(crate) synced_at: Mutex<Vec<Instant>>,
     pub(crate) returned: Mutex<Vec<String>>,
     /// What each connection of the watch sends, one after the other; those beyond stay silent for ever.
     pub(crate) streams: Mutex<VecDeque<Stream>>,
@@ -95,10 +102,14 @@ impl Fake {
         Arc::new(Self {
             script: Box::new(script),
             told: Mutex::new(Some(SyncedDependency::default())),
+            sync_takes: Mutex::default(),
+            refused: Mutex::default(),
+            sync_fault: Mutex::default(),
             epoch: Mutex::new("e1".to_owned()),
             mode: Mutex::default(),
             asks: Mutex::default(),
             syncs: Mutex::default(),
+            synced_at: Mutex::default(),
             returned: Mutex::default(),
             streams: Mutex::default(),
             watches: Mutex::default(),
@@ -113,8 +124,12 @@ impl Fake {
     }
 
     fn response(&self, request: &SyncRequest) -> Result<SyncResponse, Fault> {
+        if let Some(fault) = *self.sync_fault.lock() {
+            return Err(fault);
+        }
         let told = self.told.lock().clone().ok_or(Fault::Unreachable)?;
-        let names = request.dependencies.keys();
+        let refused = self.refused.lock();
+        let names = request.dependencies.keys().filter(|name| !refused.contains(name));
         Ok(SyncResponse {
             epoch: self.epoch.lock().clone(),
             config_version: 1,
@@ -147,7 +162,15 @@ impl Transport for Fake {
 
     fn sync(&self, sync: &SyncRequest) -> BoxFuture<'static, Result<SyncResponse, Fault>> {
         self.syncs.lock().push(sync.clone());
-        std::future::ready(self.response(sync)).boxed()
+        self.synced_at.lock().push(Instant::now());
+        let (takes, response) = (*self.sync_takes.lock(), self.response(sync));
+        let answered = async move {
+            if !takes.is_zero() {
+                sleep(takes).await;
+            }
+            response
+        };
+        answered.boxed()
     }
 
     fn watch(&self, last_id: Option<&str>) -> BoxFuture<'static, Result<Bytestream, Fault>> {

@@ -159,6 +159,7 @@ mod wire;
 pub use attempt::Attempt;
 pub use classify::{Classifier, Outcome, StatusRules, Verdict};
 pub use context::{Context, Inbound, refuse_retries};
+pub use core::MAX_DEPENDENCIES;
 pub use damper::{BuildError, Builder, Damper, FlushError, Health, Reachability, ShutdownReport};
 pub use damper_protocol::{
     Dispatch, FailMode, FailureClass, FailureReason, FailureSource, Mode, Reason, RecoveryMode, Totals,

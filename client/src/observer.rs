@@ -4,10 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{BreakerState, Mode, Reason};
 
-use crate::StopReason;
+use crate::{StopReason, hook::isolated};
 
 /// Is told what happens to attempts and retries. Every method does nothing unless overridden; they are called on
-/// the caller's task unless they say otherwise, and have to be quick.
+/// the caller's task unless they say otherwise, and have to be quick. A panic in one changes nothing but that the
+/// observer has missed something.
 ///
 /// For counts there is [`Dependency::totals`](crate::Dependency::totals), which costs nothing.
 pub trait Observer: Send + Sync + 'static {
@@ -65,7 +66,7 @@ pub(crate) struct Audience(pub(crate) Option<Arc<dyn Observer>>);
 impl Audience {
     pub(crate) fn tell(&self, news: impl FnOnce(&dyn Observer)) {
         if let Some(observer) = &self.0 {
-            news(&**observer);
+            isolated(|| news(&**observer));
         }
     }
 }

@@ -85,6 +85,12 @@ impl Script {
         Self(Step::at_once(Err(Fault::NoAnswer)))
     }
 
+    /// Is not ready or going away, and says when to come again.
+    #[must_use]
+    pub fn unavailable(pause: Duration) -> Self {
+        Self(Step::at_once(Err(Fault::Unavailable(pause))))
+    }
+
     /// Does not accept it, with this status.
     #[must_use]
     pub fn rejected(status: u16) -> Self {

@@ -6,15 +6,18 @@ mod effects;
 mod fleets;
 mod leases;
 mod lives;
+pub(crate) mod logs;
 mod nesting;
 mod opinions;
 mod outages;
+mod panics;
 mod queries;
 mod reconnects;
 mod retries;
 mod rules;
 mod spans;
 mod streams;
+mod syncs;
 mod watch;
 
 use std::{

@@ -20,6 +20,8 @@ pub enum Fault {
     NoAnswer,
     /// The server limits this client; ask again after so long.
     Busy(Duration),
+    /// The server is not ready or going away; another may answer after so long.
+    Unavailable(Duration),
     /// The server does not accept the request, with this status: a mistake in the set-up.
     Rejected(u16),
 }
@@ -30,6 +32,7 @@ impl fmt::Display for Fault {
             Self::Unreachable => f.write_str("unreachable"),
             Self::NoAnswer => f.write_str("no usable answer"),
             Self::Busy(_) => f.write_str("it limits this client"),
+            Self::Unavailable(_) => f.write_str("it is not ready, or going away"),
             Self::Rejected(status) => write!(f, "it rejects this client's requests with {status}"),
         }
     }

@@ -6,7 +6,7 @@ use damper_protocol::{AskRequest, AskResponse};
 use tokio::time::timeout;
 
 use super::{Core, Path};
-use crate::{clock::Moment, transport::Fault, wire::ms_down};
+use crate::{clock::Moment, deadline::LEAST_ATTEMPT, link::Leave, transport::Fault, wire::ms_down};
 
 /// What became of an ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,13 +31,17 @@ impl Core {
     /// Asks for a token. A repeat carries the same request id, so that it is charged once.
     pub(crate) async fn ask(self: &Arc<Self>, mut ask: AskRequest) -> Answer {
         let asked_at = self.clock.now();
-        if !self.status.lock().link.admit(asked_at) {
+        let leave = self.status.lock().link.admit(asked_at);
+        if leave == Leave::Stay {
             return Answer::CircuitOpen;
         }
         let mut outcome = self.ask_once(&ask).await;
-        if outcome == Some(Err(Fault::NoAnswer)) {
+        if outcome == Some(Err(Fault::NoAnswer)) && leave == Leave::Ask {
             shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
-            outcome = self.ask_once(&ask).await;
+            if self.leaves_time(&ask) {
+                // Silence until the deadline says no more than the first silence did.
+                outcome = self.ask_once(&ask).await.or(outcome);
+            }
         }
         match &outcome {
             Some(Ok(_)) => self.answered(Path::Ask),
@@ -49,9 +53,15 @@ impl Core {
             Some(Err(Fault::Busy(pause))) => Answer::Busy(pause),
             Some(Err(Fault::Rejected(_))) => Answer::Rejected,
             Some(Err(Fault::NoAnswer)) if !self.status.lock().away => Answer::Late,
-            Some(Err(Fault::Unreachable | Fault::NoAnswer)) => Answer::Away,
+            Some(Err(Fault::Unreachable | Fault::NoAnswer | Fault::Unavailable(_))) => Answer::Away,
             None => Answer::TooLate,
         }
+    }
+
+    /// Whether the server can be silent once more, and the attempt still be made without it.
+    fn leaves_time(&self, ask: &AskRequest) -> bool {
+        let attempt = Duration::from_millis(ask.expected_ms).max(LEAST_ATTEMPT);
+        Duration::from_millis(ask.deadline_ms) >= self.answer_within.saturating_add(attempt)
     }
 
     /// One request. `None` if the operation's deadline passed before the server's time was up.

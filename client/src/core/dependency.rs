@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use damper_protocol::{BreakerState, PolicyView, ProbeResult, SyncedDependency};
+use damper_protocol::{BreakerState, PolicyView, ProbeResult, SyncDependency, SyncedDependency, Totals};
 use fastrand::Rng;
 use parking_lot::Mutex;
 
@@ -55,6 +55,25 @@ pub(crate) struct DependencyState {
     recent: Mutex<Recent>,
     demand: Mutex<Recent>,
     probes: Mutex<Vec<ProbeResult>>,
+    waiting: AtomicU64,
+    /// What the server is known to have counted.
+    pub(super) acked: Mutex<Option<Totals>>,
+}
+
+/// An operation that waits for another attempt, for as long as it does.
+pub(crate) struct Waiting(Arc<DependencyState>);
+
+impl Waiting {
+    pub(crate) fn of(dependency: &Arc<DependencyState>) -> Self {
+        dependency.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(dependency))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl DependencyState {
@@ -77,6 +96,8 @@ impl DependencyState {
             recent: Mutex::new(Recent::new(SUCCESSES_OVER, now)),
             demand: Mutex::new(Recent::new(DEMAND_OVER, now)),
             probes: Mutex::default(),
+            waiting: AtomicU64::new(0),
+            acked: Mutex::default(),
         }
     }
 
@@ -196,10 +217,21 @@ impl DependencyState {
         self.probes.lock().clone()
     }
 
-    /// Forgets the results that a sync has delivered: they were the oldest.
-    pub(crate) fn delivered_probes(&self, count: usize) {
+    /// The server has counted this report. The results of probes that it carried were the oldest.
+    pub(crate) fn delivered(&self, report: SyncDependency) {
+        *self.acked.lock() = Some(report.totals);
         let mut probes = self.probes.lock();
-        let count = count.min(probes.len());
+        let count = report.probes.map_or(0, |sent| sent.len()).min(probes.len());
         probes.drain(..count);
+    }
+
+    /// Operations that wait for another attempt.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server has counted all there is.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.counts.snapshot() == self.acked.lock().clone().unwrap_or_default()
     }
 }

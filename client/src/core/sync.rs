@@ -1,12 +1,18 @@
 //! The periodic exchange: totals up, states and policies down.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use damper_protocol::{SyncDependency, SyncRequest, SyncResponse, Totals};
+use damper_protocol::{SyncDependency, SyncRequest, SyncResponse};
+use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Path, Started, Switch};
-use crate::{backoff::uniform, clock::Moment, transport::Fault};
+use super::{Core, DependencyState, Path, Switch, tasks::Running};
+use crate::{
+    backoff::{Backoff, uniform},
+    clock::Moment,
+    retry_after::jittered,
+    transport::Fault,
+};
 
 /// How often to sync unless the server says otherwise.
 const EVERY: Duration = Duration::from_millis(1000);
@@ -20,6 +26,9 @@ const SYNC_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take while the server is away: a hung server must not hide its successor.
 const RETRY_WITHIN: Duration = Duration::from_secs(1);
 
+/// Waits after syncs that the server rejects: a mistake in the set-up, which no haste mends.
+const REJECTED: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
+
 /// The server's word for a request that has to be split.
 const TOO_LARGE: Fault = Fault::Rejected(413);
 
@@ -27,36 +36,34 @@ const TOO_LARGE: Fault = Fault::Rejected(413);
 /// ever: a proxy's limit is raised, long names are gone. Finding out costs one refused request a minute at most.
 const GROWS_AFTER: u32 = 60;
 
-/// What the server is known to have counted.
+/// How reports are cut. Whoever holds it may sync: one at a time.
 #[derive(Debug)]
-pub(crate) struct Acked {
-    totals: BTreeMap<Arc<str>, Totals>,
+pub(crate) struct Parts {
     /// Most dependencies in one request: as many as there are, until the server finds that too large.
     most_in_part: usize,
     /// Syncs taken whole since that last changed.
     taken: u32,
 }
 
-impl Default for Acked {
+impl Default for Parts {
     fn default() -> Self {
-        Self { totals: BTreeMap::new(), most_in_part: usize::MAX, taken: 0 }
+        Self { most_in_part: usize::MAX, taken: 0 }
     }
 }
 
 /// Syncs until the last handle is gone, and once more then.
-pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
-    let core = Arc::clone(&started.0);
-    let mut rng = core.rng();
+pub(super) async fn run(running: Running, mut stop: Receiver<()>) {
+    let core = Arc::clone(&running.core);
+    let mut pace = Pace { rejections: 0, rng: core.rng() };
     while !core.is_shut_down() {
-        let wait = match core.sync().await {
-            Ok(wish) => wish,
-            Err(_) => EVERY / 2 + uniform(EVERY / 2, &mut rng),
-        };
+        let outcome = core.sync().await.map(|synced| synced.next);
+        let may_hurry = !matches!(outcome, Err(Fault::Busy(_) | Fault::Rejected(_)));
+        let wait = pace.after(outcome);
         // In a fixed order, so that a seeded client does the same in every run.
         tokio::select! {
             biased;
             _ = stop.changed() => break,
-            () = core.sync_soon.notified() => {}
+            () = core.sync_soon.notified(), if may_hurry => {}
             () = tokio::time::sleep(wait) => {}
         }
     }
@@ -66,30 +73,61 @@ pub(super) async fn run(started: Started, mut stop: Receiver<()>) {
     }
 }
 
+/// How soon to sync again.
+struct Pace {
+    /// Syncs in a row that the server has rejected.
+    rejections: u32,
+    rng: Rng,
+}
+
+impl Pace {
+    /// Never faster than usual while the server refuses; while it is away, a little faster, to find it again soon.
+    fn after(&mut self, outcome: Result<Duration, Fault>) -> Duration {
+        let rejections = std::mem::take(&mut self.rejections);
+        match outcome {
+            Ok(wish) => wish,
+            Err(Fault::Busy(pause)) => jittered(pause.clamp(EVERY, BOUNDS.1), &mut self.rng),
+            // All but what is too large alone has been taken.
+            Err(TOO_LARGE) => EVERY,
+            Err(Fault::Rejected(_)) => {
+                self.rejections = rejections.saturating_add(1);
+                REJECTED.delay(self.rejections, &mut self.rng).max(EVERY)
+            }
+            // A longer pause would be the successor's, which may be there already.
+            Err(Fault::Unavailable(pause)) => {
+                pause.clamp(EVERY / 2, EVERY) + uniform(EVERY / 2, &mut self.rng)
+            }
+            Err(Fault::Unreachable | Fault::NoAnswer) => EVERY / 2 + uniform(EVERY / 2, &mut self.rng),
+        }
+    }
+}
+
 impl Core {
-    /// One exchange, in as many parts as the server takes. Says when the server would like the next.
-    pub(crate) async fn sync(&self) -> Result<Duration, Fault> {
-        let mut acked = self.acked.lock().await;
+    /// One exchange, in as many parts as the server takes.
+    pub(crate) async fn sync(&self) -> Result<Synced, Fault> {
+        let mut parts = self.parts.lock().await;
         let now = self.clock.now();
         let dependencies = self.all_dependencies();
         dependencies.iter().for_each(|dependency| dependency.sample(now));
         // All parts speak of the life of the server that was known before the first.
         let epoch = self.status.lock().epoch.clone();
-        let (mut left, mut outcome) = (dependencies.as_slice(), Ok(EVERY));
+        let (mut left, mut outcome) = (dependencies.as_slice(), Ok(Synced { next: EVERY, refused: 0 }));
         loop {
-            let (part, rest) = left.split_at(left.len().min(acked.most_in_part));
-            match self.exchange(part, &mut acked, epoch.as_deref(), now).await {
-                Ok(wish) => outcome = outcome.map(|_| wish),
+            let (part, rest) = left.split_at(left.len().min(parts.most_in_part));
+            match self.exchange(part, epoch.as_deref(), now).await {
+                Ok(synced) => outcome = outcome.map(|before: Synced| before.and(synced)),
                 Err(TOO_LARGE) if part.len() > 1 => {
-                    acked.shrink(part.len());
+                    parts.shrink(part.len());
                     continue;
                 }
                 Err(fault) => outcome = Err(fault),
             }
             left = rest;
             if left.is_empty() || outcome.is_err_and(|fault| fault != TOO_LARGE) {
-                acked.taken(dependencies.len(), outcome.is_ok());
-                return outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault));
+                parts.taken(dependencies.len(), outcome.is_ok());
+                let synced = outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault))?;
+                self.note_refused(synced.refused);
+                return Ok(synced);
             }
         }
     }
@@ -97,29 +135,19 @@ impl Core {
     async fn exchange(
         &self,
         part: &[Arc<DependencyState>],
-        acked: &mut Acked,
         epoch: Option<&str>,
         now: Moment,
-    ) -> Result<Duration, Fault> {
-        let request = self.report(part, acked, epoch, now);
+    ) -> Result<Synced, Fault> {
+        let request = self.report(part, epoch, now);
         let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
         let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
         let response = answer?;
-        acked.take_over(part, request);
-        Ok(self.synced(part, epoch, &response))
+        let refused = take_over(part, request, &response);
+        Ok(Synced { next: self.synced(part, epoch, &response), refused })
     }
 
-    fn report(
-        &self,
-        dependencies: &[Arc<DependencyState>],
-        acked: &Acked,
-        epoch: Option<&str>,
-        now: Moment,
-    ) -> SyncRequest {
-        let about = |dependency: &Arc<DependencyState>| {
-            let report = dependency.report(acked.totals.get(&dependency.name).cloned(), now);
-            (dependency.name.to_string(), report)
-        };
+    fn report(&self, dependencies: &[Arc<DependencyState>], epoch: Option<&str>, now: Moment) -> SyncRequest {
+        let about = |dependency: &Arc<DependencyState>| (dependency.name.to_string(), dependency.report(now));
         SyncRequest {
             client: self.identity.clone(),
             tenant: self.tenant.clone(),
@@ -155,20 +183,31 @@ impl Core {
         Duration::from_millis(response.next_sync_ms).clamp(BOUNDS.0, BOUNDS.1)
     }
 
-    /// How many dependencies have counts that no server has confirmed, and how many have none.
-    pub(crate) async fn delivery(&self) -> (usize, usize) {
-        let acked = self.acked.lock().await;
+    /// Dependencies of which the server keeps no record. Said when they begin, and when they end.
+    fn note_refused(&self, refused: usize) {
+        let before = std::mem::replace(&mut self.status.lock().refused, refused);
+        match (before, refused) {
+            (0, 1..) => tracing::warn!(
+                target: "damper",
+                refused,
+                "the server keeps no record of some dependencies: their totals stay undelivered; see its limits"
+            ),
+            (1.., 0) => {
+                tracing::info!(target: "damper", "the server keeps a record of all dependencies again");
+            }
+            _ => {}
+        }
+    }
+
+    /// How many dependencies have no counts that no server has confirmed, and how many have some.
+    pub(crate) fn delivery(&self) -> (usize, usize) {
         let all = if self.switch == Switch::Inert { Vec::new() } else { self.all_dependencies() };
-        let delivered = |dependency: &&Arc<DependencyState>| {
-            let totals = dependency.counts.snapshot();
-            acked.totals.get(&dependency.name).map_or(totals == Totals::default(), |acked| *acked == totals)
-        };
-        let delivered = all.iter().filter(delivered).count();
+        let delivered = all.iter().filter(|dependency| dependency.is_delivered()).count();
         (delivered, all.len().saturating_sub(delivered))
     }
 }
 
-impl Acked {
+impl Parts {
     /// A request about so many was too large.
     fn shrink(&mut self, refused: usize) {
         (self.most_in_part, self.taken) = (refused / 2, 0);
@@ -184,19 +223,39 @@ impl Acked {
             (self.most_in_part, self.taken) = (self.most_in_part + (self.most_in_part / 8).max(1), 0);
         }
     }
+}
 
-    fn take_over(&mut self, dependencies: &[Arc<DependencyState>], mut request: SyncRequest) {
-        for dependency in dependencies {
-            if let Some(report) = request.dependencies.remove(&*dependency.name) {
-                dependency.delivered_probes(report.probes.map_or(0, |probes| probes.len()));
-                self.totals.insert(Arc::clone(&dependency.name), report.totals);
-            }
-        }
+/// What became of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Synced {
+    /// When the server would like the next.
+    next: Duration,
+    /// Dependencies that the server left out of its answer: it has not taken their counts.
+    pub(crate) refused: usize,
+}
+
+impl Synced {
+    fn and(self, later: Self) -> Self {
+        Self { next: later.next, refused: self.refused.saturating_add(later.refused) }
     }
 }
 
+/// Notes what the server has counted; returns of how many dependencies it has not.
+fn take_over(part: &[Arc<DependencyState>], mut request: SyncRequest, response: &SyncResponse) -> usize {
+    let mut refused: usize = 0;
+    for dependency in part {
+        match request.dependencies.remove(&*dependency.name) {
+            Some(report) if response.dependencies.contains_key(&*dependency.name) => {
+                dependency.delivered(report);
+            }
+            _ => refused = refused.saturating_add(1),
+        }
+    }
+    refused
+}
+
 impl DependencyState {
-    fn report(&self, acked: Option<Totals>, now: Moment) -> SyncDependency {
+    fn report(&self, now: Moment) -> SyncDependency {
         let (breaker_version, breaker_state) = self.view(crate::view::View::last_breaker);
         SyncDependency {
             wants_first_per_s: self.wants_first_per_s(now),
@@ -205,7 +264,7 @@ impl DependencyState {
             breaker_version,
             breaker_state,
             totals: self.counts.snapshot(),
-            acked,
+            acked: self.acked.lock().clone(),
             probes: Some(self.probes()),
         }
     }

@@ -8,10 +8,11 @@ use futures_util::StreamExt;
 use sse_stream::{Sse, SseByteStream};
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, Path};
+use super::{Core, Path, tasks::Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
+    retry_after::jittered,
     transport::{Bytestream, Fault},
 };
 
@@ -38,10 +39,11 @@ const BACK_WITHIN: Duration = Duration::from_secs(2);
 const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// Watches until the last handle is gone.
-pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
+pub(super) async fn run(running: Running, mut stop: Receiver<()>) {
+    let core = Arc::clone(&running.core);
     let rng = core.rng();
-    let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None };
-    loop {
+    let mut watch = Watch { core, last_id: None, failures: 0, rng, spread: None, pause: Duration::ZERO };
+    while !watch.core.is_shut_down() {
         tokio::select! {
             biased;
             _ = stop.changed() => return,
@@ -60,6 +62,22 @@ pub(super) async fn run(core: Arc<Core>, mut stop: Receiver<()>) {
     }
 }
 
+/// The stream is open, until this goes, however that comes.
+struct Watching(Arc<Core>);
+
+impl Watching {
+    fn of(core: &Arc<Core>) -> Self {
+        core.status.lock().watching = true;
+        Self(Arc::clone(core))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.status.lock().watching = false;
+    }
+}
+
 struct Watch {
     core: Arc<Core>,
     last_id: Option<String>,
@@ -68,6 +86,8 @@ struct Watch {
     rng: Rng,
     /// The server's wish for the next wait, if it said goodbye.
     spread: Option<Duration>,
+    /// The least next wait, if the server asked for one.
+    pause: Duration,
 }
 
 impl Watch {
@@ -79,12 +99,13 @@ impl Watch {
         match timeout(OPEN_WITHIN, opening).await.unwrap_or(Err(Fault::NoAnswer)) {
             Ok(stream) => {
                 self.core.answered(Path::Watch);
-                self.core.status.lock().watching = true;
+                let watching = Watching::of(&self.core);
                 self.follow(stream).await;
+                drop(watching);
                 least_failures = AFTER_A_BREAK;
-                self.core.status.lock().watching = false;
             }
             Err(fault @ Fault::Rejected(_)) => self.core.faulted(Path::Watch, fault),
+            Err(Fault::Busy(pause) | Fault::Unavailable(pause)) => self.pause = pause,
             // Asks and syncs tell an outage; the stream is allowed to break without being one.
             Err(_) => {}
         }
@@ -94,10 +115,12 @@ impl Watch {
     }
 
     fn wait(&mut self) -> Duration {
-        match self.spread.take() {
+        let wait = match self.spread.take() {
             Some(spread) => uniform(spread.min(RECONNECT.cap), &mut self.rng),
             None => RECONNECT.delay(self.failures.max(1), &mut self.rng),
-        }
+        };
+        let pause = std::mem::take(&mut self.pause).min(RECONNECT.cap);
+        wait.max(jittered(pause, &mut self.rng))
     }
 
     /// Reads events until the stream ends, breaks or falls silent.

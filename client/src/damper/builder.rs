@@ -1,18 +1,20 @@
 //! Setting a client up.
 
-use std::{fmt, sync::Arc, time::Duration};
+mod credential;
+
+use std::{env::VarError, fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
-use http::HeaderValue;
 use reqwest::Url;
 
+use self::credential::Credential;
 use super::{Damper, Handle};
 use crate::{
     Hooks, Observer,
     backoff::fresh_rng,
     core::{Core, Setup, Switch},
     observer::Audience,
-    transport::{Transport, http::Http},
+    transport::{Nowhere, Transport, http::Http},
 };
 
 /// Sets a client up. Built by [`Damper::builder`].
@@ -26,7 +28,7 @@ pub struct Builder {
     answer_within: Duration,
     max_attempts: Option<u32>,
     seed: Option<u64>,
-    credential: Option<String>,
+    credential: Option<Credential>,
     observer: Audience,
     hooks: Option<Arc<dyn Hooks>>,
     env: Env,
@@ -39,6 +41,15 @@ type Env = Box<dyn Fn(&str) -> Option<String>>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
+    /// The endpoint asks for TLS.
+    #[error(
+        "the endpoint {endpoint:?} asks for TLS, which this client does not support yet: give it an http:// URL, \
+         of a proxy on this machine that does TLS if the way to the server needs it"
+    )]
+    Tls {
+        /// As it was given.
+        endpoint: String,
+    },
     /// The endpoint is not an `http://` URL.
     #[error("the endpoint {endpoint:?} is not an http:// URL such as http://127.0.0.1:7117")]
     Endpoint {
@@ -53,9 +64,29 @@ pub enum BuildError {
         /// What is wrong with it.
         fault: &'static str,
     },
-    /// The credential is empty (or its file cannot be read), or no header can carry it.
-    #[error("the credential is empty, its file cannot be read, or no header can carry it")]
-    Credential,
+    /// The file that `DAMPER_CREDENTIAL_FILE` names cannot be read.
+    #[error(
+        "the credential file {path:?} cannot be read ({error}): mend DAMPER_CREDENTIAL_FILE or the file's \
+         permissions, or unset the variable if the server asks for no credential"
+    )]
+    CredentialFile {
+        /// As it was given.
+        path: String,
+        /// The operating system's word.
+        error: String,
+    },
+    /// The credential, or its file, is empty.
+    #[error("{origin} is empty: put one there, or set none if the server asks for none")]
+    CredentialEmpty {
+        /// Which credential.
+        origin: String,
+    },
+    /// No header can carry the credential.
+    #[error("{origin} holds characters that no header can carry: it has to be one line of printable text")]
+    CredentialText {
+        /// Which credential.
+        origin: String,
+    },
     /// The HTTP client could not be set up.
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
@@ -75,13 +106,13 @@ impl Builder {
             credential: None,
             observer: Audience::default(),
             hooks: None,
-            env: Box::new(|name| std::env::var(name).ok()),
+            env: Box::new(variable),
         }
     }
 
     pub(super) fn from_env(env: Env) -> Self {
         let endpoint = given(&env, "DAMPER_ENDPOINT").unwrap_or_else(|| format!("http://{DEFAULT_ADDRESS}"));
-        let credential = env("DAMPER_CREDENTIAL_FILE").map(|path| read_credential(&path));
+        let credential = env("DAMPER_CREDENTIAL_FILE").map(Credential::File);
         Self { tenant: given(&env, "DAMPER_TENANT"), credential, env, ..Self::new(endpoint) }
     }
 
@@ -92,7 +123,7 @@ impl Builder {
 
     /// The bearer credential that the server knows this client by. Never logged. Default: none.
     pub fn credential(self, credential: impl Into<String>) -> Self {
-        Self { credential: Some(credential.into()), ..self }
+        Self { credential: Some(Credential::Text(credential.into())), ..self }
     }
 
     /// Most attempts of any operation, the first included, whatever profiles and policies allow; 0 counts as 1.
@@ -148,20 +179,24 @@ impl Builder {
     /// `DAMPER_MODE` is `enforce`; `observe`, in which everything is asked and counted and no refusal obeyed, the
     /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS` bounds the attempts of
     /// every operation, as [`max_attempts`](Self::max_attempts) does. The strictest of all wins. Any other value
-    /// is ignored with a warning.
+    /// is ignored with a warning, and so is one that is not UTF-8. An inert client looks at nothing else: a switch
+    /// gets a service started whatever is wrong with its set-up.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] if the endpoint or a name cannot be one.
+    /// [`BuildError`] if the endpoint, a name or the credential cannot be one.
     pub fn build(self) -> Result<Damper, BuildError> {
+        let switch = switch(&self.env);
+        if switch == Switch::Inert {
+            return Ok(self.build_over(Arc::new(Nowhere), switch));
+        }
         let endpoint = self.url()?;
         check("tenant", self.tenant.as_deref())?;
         check("client id", self.client_id.as_deref())?;
         check("name", self.name.as_deref())?;
-        let authorization = self.credential.as_deref().map(bearer).transpose()?;
+        let authorization = self.credential.as_ref().map(Credential::bearer).transpose()?;
         let http = Http::new(&endpoint, self.tenant.as_deref(), authorization)
             .map_err(|error| BuildError::Http(error.to_string()))?;
-        let switch = switch(&self.env);
         let allowed = max_attempts(&self.env);
         let max_attempts = self.max_attempts.into_iter().chain(allowed).min();
         Ok(Self { max_attempts, ..self }.build_over(Arc::new(http), switch))
@@ -169,7 +204,7 @@ impl Builder {
 
     /// A client that needs nothing.
     pub(super) fn inert() -> Damper {
-        Self::new(String::new()).build_over(Arc::new(crate::transport::Nowhere), Switch::Inert)
+        Self::new(String::new()).build_over(Arc::new(Nowhere), Switch::Inert)
     }
 
     pub(crate) fn build_over(self, transport: Arc<dyn Transport>, switch: Switch) -> Damper {
@@ -197,8 +232,12 @@ impl Builder {
     }
 
     fn url(&self) -> Result<Url, BuildError> {
-        let url = Url::parse(&self.endpoint).ok().filter(|url| url.scheme() == "http" && url.has_host());
-        url.ok_or_else(|| BuildError::Endpoint { endpoint: self.endpoint.clone() })
+        let endpoint = || self.endpoint.clone();
+        match Url::parse(&self.endpoint) {
+            Ok(url) if url.scheme() == "http" && url.has_host() => Ok(url),
+            Ok(url) if url.scheme() == "https" => Err(BuildError::Tls { endpoint: endpoint() }),
+            _ => Err(BuildError::Endpoint { endpoint: endpoint() }),
+        }
     }
 }
 
@@ -219,17 +258,20 @@ fn given(env: &dyn Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     Some(value)
 }
 
-/// An empty credential is found to be none when the client is built: a file that cannot be read is a mistake, and
-/// must not end in a client without one.
-fn read_credential(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+/// Looks a variable up in the environment of the process.
+pub(super) fn variable(name: &str) -> Option<String> {
+    readable(name, std::env::var(name))
 }
 
-fn bearer(credential: &str) -> Result<HeaderValue, BuildError> {
-    let value = HeaderValue::try_from(format!("Bearer {credential}")).ok().filter(|_| !credential.is_empty());
-    let mut value = value.ok_or(BuildError::Credential)?;
-    value.set_sensitive(true);
-    Ok(value)
+fn readable(name: &str, value: Result<String, VarError>) -> Option<String> {
+    match value {
+        Ok(value) => Some(value),
+        Err(VarError::NotPresent) => None,
+        Err(VarError::NotUnicode(_)) => {
+            tracing::warn!(target: "damper", name, "ignored: its value is not UTF-8");
+            None
+        }
+    }
 }
 
 fn switch(env: &dyn Fn(&str) -> Option<String>) -> Switch {
@@ -341,11 +383,48 @@ mod tests {
     fn a_credential_that_cannot_be_used_is_a_mistake() {
         let dead = || Builder::new("http://127.0.0.1:1".to_owned());
         assert!(dead().credential("abc.def").build().is_ok());
-        for broken in ["", "a\nb"] {
-            assert_eq!(dead().credential(broken).build().unwrap_err(), BuildError::Credential);
+        let message = |builder: Builder| builder.build().unwrap_err().to_string();
+        assert!(message(dead().credential("")).starts_with("the credential is empty: put one there"));
+        assert!(message(dead().credential("a\nb")).starts_with("the credential holds characters"));
+        let in_file = |path: &str| {
+            let path = path.to_owned();
+            let env = move |name: &str| (name == "DAMPER_CREDENTIAL_FILE").then(|| path.clone());
+            Builder::from_env(Box::new(env))
+        };
+        let missing = message(in_file("/no/such/file"));
+        assert!(missing.contains("\"/no/such/file\" cannot be read (No such file"), "{missing}");
+        assert!(
+            message(in_file("/dev/null")).starts_with("the credential in the file \"/dev/null\" is empty")
+        );
+    }
+
+    #[test]
+    fn an_inert_client_starts_whatever_is_wrong() {
+        for (name, value) in [("DAMPER_DISABLED", "true"), ("DAMPER_MODE", "bypass")] {
+            let env = move |asked: &str| match asked {
+                "DAMPER_CREDENTIAL_FILE" => Some("/no/such/file".to_owned()),
+                "DAMPER_ENDPOINT" => Some("nonsense".to_owned()),
+                "DAMPER_TENANT" => Some("a\nb".to_owned()),
+                asked => (asked == name).then(|| value.to_owned()),
+            };
+            let damper = Builder::from_env(Box::new(env)).build().unwrap();
+            assert!(damper.health().retries_off, "{name}");
         }
-        let missing = |name: &str| (name == "DAMPER_CREDENTIAL_FILE").then(|| "/no/such/file".to_owned());
-        assert_eq!(Builder::from_env(Box::new(missing)).build().unwrap_err(), BuildError::Credential);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_that_is_not_utf_8_is_ignored_with_a_warning() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let (logs, _guard) = crate::tests::logs::Logs::of_this_thread();
+        assert_eq!(readable("DAMPER_TENANT", Ok("t".to_owned())), Some("t".to_owned()));
+        assert_eq!(readable("DAMPER_TENANT", Err(VarError::NotPresent)), None);
+        assert!(logs.take().is_empty());
+        let odd = std::ffi::OsString::from_vec(vec![b't', 0xff]);
+        assert_eq!(readable("DAMPER_TENANT", Err(VarError::NotUnicode(odd))), None);
+        let expected = (tracing::Level::WARN, "ignored: its value is not UTF-8".to_owned());
+        assert_eq!(logs.take(), [expected]);
     }
 
     #[test]
@@ -371,7 +450,11 @@ mod tests {
             Builder::from_env(Box::new(|_| Some(String::new())))
         });
         assert_eq!((builder.endpoint.as_str(), &builder.tenant), ("http://127.0.0.1:7117", &None));
-        assert_eq!(builder.build().unwrap_err(), BuildError::Credential, "none at all would be a surprise");
+        let error = builder.build().unwrap_err();
+        assert!(
+            matches!(error, BuildError::CredentialFile { .. }),
+            "none at all would be a surprise: {error}"
+        );
         let log = log.text();
         for name in ["DAMPER_ENDPOINT", "DAMPER_TENANT"] {
             let line = log.lines().find(|line| line.contains(name)).unwrap();
@@ -410,7 +493,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_found_when_it_is_built_and_a_dead_server_is_none() {
-        for endpoint in ["", "damper", "127.0.0.1:7117", "https://damper", "ftp://damper", "http://"] {
+        let error = Builder::new("https://damper".to_owned()).build().unwrap_err();
+        assert_eq!(error, BuildError::Tls { endpoint: "https://damper".to_owned() });
+        for endpoint in ["", "damper", "127.0.0.1:7117", "ftp://damper", "http://"] {
             let error = Builder::new(endpoint.to_owned()).build().unwrap_err();
             assert_eq!(error, BuildError::Endpoint { endpoint: endpoint.to_owned() });
         }

@@ -35,7 +35,8 @@ pub struct Health {
     pub since_sync: Option<Duration>,
     /// The watch stream is open.
     pub watching: bool,
-    /// Retries are switched off by the environment or by a shutdown.
+    /// Retries are switched off: by the environment, by [`Damper::set_retries`](crate::Damper::set_retries) or by a
+    /// shutdown.
     pub retries_off: bool,
     /// Requests whose baggage had no room for damper's member, so that only the header told who retries.
     pub baggage_skipped: u64,
@@ -47,7 +48,7 @@ impl Health {
         let status = core.status.lock();
         Self {
             server: match status.rejected.values().next() {
-                _ if status.away => Reachability::Down,
+                _ if status.is_down(now) => Reachability::Down,
                 Some(code) => Reachability::Rejected(*code),
                 None if status.last_sync.is_none() => Reachability::Unknown,
                 None => Reachability::Up,
@@ -56,7 +57,7 @@ impl Health {
             epoch: status.epoch.clone(),
             since_sync: status.last_sync.map(|at| now.saturating_sub(at)),
             watching: status.watching,
-            retries_off: !core.switch.retries() || core.is_shut_down(),
+            retries_off: !core.retries() || core.is_shut_down(),
             baggage_skipped: core.baggage_skipped.get(),
         }
     }

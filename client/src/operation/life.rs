@@ -93,7 +93,7 @@ impl Life {
     }
 
     fn claims_itself(&self) -> bool {
-        let can_retry = self.core().switch.retries() && !self.state().is_private();
+        let can_retry = self.core().retries() && !self.state().is_private();
         self.owns && can_retry && self.max_attempts() > 1
     }
 

@@ -1,6 +1,8 @@
 //! How clients and operations begin and end.
 
-use super::*;
+use tracing::Level;
+
+use super::{logs::Logs, *};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_future_returns_its_token_and_counts_as_abandoned() {
@@ -152,4 +154,145 @@ fn a_call_can_be_spawned() {
     let dependency = Damper::inert().dependency("d");
     is_send(&dependency.operation("o").call(|_| async { Ok::<_, Failure>(()) }));
     is_send(&dependency.pair.handle);
+}
+
+/// Two operations that wait for a retry, one asleep and one for the server's decision, and one in an attempt that
+/// takes ten seconds.
+async fn three_under_way(dependency: &Dependency) -> [tokio::task::JoinHandle<StopReason>; 3] {
+    let waiting = |failure: Failure| {
+        let operation = call(safe(dependency), vec![failure]);
+        tokio::spawn(
+            async move { operation.await.map_or_else(|error| error.reason, |_| StopReason::Expired) },
+        )
+    };
+    let asking = waiting(transient());
+    tokio::time::sleep(ms(10)).await;
+    let asleep = waiting(transient().with_retry_after(ms(5000)));
+    let operation = safe(dependency);
+    let running = tokio::spawn(async move {
+        let attempt = operation.call(|_| async {
+            tokio::time::sleep(ms(9000)).await;
+            Err::<(), _>(transient())
+        });
+        attempt.await.unwrap_err().reason
+    });
+    tokio::time::sleep(ms(500)).await;
+    [asleep, asking, running]
+}
+
+/// A server that grants after a second in the queue.
+fn slow() -> Arc<Fake> {
+    Fake::new(|_| Step { decided_after: ms(1000), ..Step::at_once(Ok(granted())) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_in_no_time_says_what_it_leaves_behind() {
+    let fake = slow();
+    *fake.sync_takes.lock() = ms(1);
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let under_way = three_under_way(&dependency).await;
+    call(safe(&dependency), vec![]).await.unwrap();
+    let asks = fake.asks.lock().len();
+    let report = damper.shutdown(Duration::ZERO).await;
+    let expected = crate::ShutdownReport { delivered: 0, undelivered: 1, abandoned: 2, in_flight: 1 };
+    assert_eq!(report, expected);
+    for operation in under_way {
+        assert_eq!(operation.await.unwrap(), StopReason::ShutDown);
+    }
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "the token came back");
+    assert_eq!(dependency.totals().physical, 4, "no retry");
+    let report = damper.shutdown(ms(1000)).await;
+    let expected = crate::ShutdownReport { delivered: 1, undelivered: 0, abandoned: 0, in_flight: 0 };
+    assert_eq!(report, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_before_a_shutdown_stays_delivered() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    damper.flush().await.unwrap();
+    *fake.sync_takes.lock() = Duration::from_secs(3600);
+    let report = damper.shutdown(Duration::ZERO).await;
+    assert_eq!((report.delivered, report.undelivered), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_takes_five_seconds_at_most() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.sync_takes.lock() = ms(4000);
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    // The sync of the background is under way, and goes first.
+    tokio::time::sleep(ms(100)).await;
+    let start = Instant::now();
+    damper.flush().await.unwrap_err();
+    assert!(start.elapsed() <= ms(5001), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kill_switch_stops_retries_that_wait_and_can_be_turned_back() {
+    let fake = slow();
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let under_way = three_under_way(&dependency).await;
+    damper.set_retries(false);
+    assert!(damper.health().retries_off);
+    let asks = fake.asks.lock().len();
+    for operation in under_way {
+        assert_eq!(operation.await.unwrap(), StopReason::RetriesOff);
+    }
+    let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    assert_eq!((error.reason, error.attempts), (StopReason::RetriesOff, 1));
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "nobody asks");
+    assert_eq!(dependency.totals().physical, 4, "no retry");
+    damper.flush().await.unwrap();
+    damper.set_retries(true);
+    assert!(!damper.health().retries_off);
+    assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kill_switch_turns_nothing_on_that_the_environment_turned_off() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = Damper::builder("").build_over(Arc::clone(&fake) as Arc<dyn Transport>, Switch::NoRetry);
+    damper.set_retries(true);
+    let error = call(safe(&damper.dependency("d")), vec![transient()]).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::RetriesOff);
+    assert!(damper.health().retries_off);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_are_a_thousand_dependencies_and_one_line_about_more() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let all: Vec<_> =
+        (0..crate::MAX_DEPENDENCIES).map(|number| damper.dependency(&format!("d{number}"))).collect();
+    for _ in 0..3 {
+        let more = damper.dependency("one more");
+        let error = call(safe(&more), vec![transient()]).await.unwrap_err();
+        assert_eq!((error.reason, more.totals().physical), (StopReason::RetriesOff, 1));
+    }
+    damper.flush().await.unwrap();
+    assert_eq!(fake.syncs.lock().last().unwrap().dependencies.len(), all.len());
+    assert_eq!(call(safe(&damper.dependency("d0")), vec![transient()]).await.unwrap(), 2);
+    let said: Vec<_> = logs.take().into_iter().map(|(level, _)| level).collect();
+    assert_eq!(said, [Level::ERROR]);
+}
+
+#[test]
+fn names_that_cannot_be_one_are_logged_once_and_not_without_end() {
+    let (logs, _guard) = Logs::of_this_thread();
+    let damper = Damper::inert();
+    for _ in 0..3 {
+        let _ = damper.dependency("a\nb");
+        let _ = damper.dependency(&"x".repeat(1_000_000));
+    }
+    assert_eq!(logs.take().len(), 2);
+    for number in 0..1000 {
+        let _ = damper.dependency(&format!("\n{number}"));
+    }
+    assert_eq!(logs.take().len(), 99, "up to a hundred, and that there will be no more");
 }

@@ -129,7 +129,14 @@ async fn comments_keep_a_stream_alive_and_silence_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn reconnects_back_off_to_thirty_seconds_and_never_end() {
-    for refused in [Fault::Unreachable, Fault::Rejected(401), Fault::Rejected(204), Fault::NoAnswer] {
+    for refused in [
+        Fault::Unreachable,
+        Fault::Rejected(401),
+        Fault::Rejected(204),
+        Fault::NoAnswer,
+        Fault::Busy(ms(1000)),
+        Fault::Unavailable(ms(1000)),
+    ] {
         let refusal = Stream { refused: Some(refused), ..Stream::default() };
         let (fake, damper, _) = watching(vec![refusal; 2000]).await;
         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -214,5 +221,18 @@ async fn an_id_that_cannot_be_one_does_not_replace_the_last() {
         tokio::time::sleep(Duration::from_secs(40)).await;
         let resumed = fake.watches.lock().get(1).and_then(|(_, id)| id.clone());
         assert_eq!((version(&state), resumed.as_deref()), (8, Some("7")), "{odd:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_the_server_asks_for_is_kept() {
+    for refused in [Fault::Busy(ms(5000)), Fault::Unavailable(ms(5000))] {
+        let refusal = Stream { refused: Some(refused), ..Stream::default() };
+        let (fake, _damper, _) = watching(vec![refusal; 3]).await;
+        tokio::time::sleep(ms(20_000)).await;
+        let at: Vec<_> = fake.watches.lock().iter().map(|(at, _)| *at).collect();
+        let waits: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(waits.len(), 3, "{refused:?}");
+        assert!(waits.iter().all(|wait| (ms(5000)..=ms(5502)).contains(wait)), "{refused:?}: {waits:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future::BoxFuture};
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 
@@ -95,7 +95,7 @@ impl Transport for Http {
         }
         let opened = async {
             let response = send(request).await?;
-            if !is_event_stream(&response) {
+            if response.status() != StatusCode::OK || !is_event_stream(&response) {
                 return Err(Fault::Rejected(response.status().as_u16()));
             }
             Ok(response.bytes_stream().map_err(|_| Fault::NoAnswer).boxed())
@@ -120,7 +120,9 @@ async fn send(request: RequestBuilder) -> Result<Response, Fault> {
         return Ok(response);
     }
     match status.as_u16() {
-        429 => Err(Fault::Busy(busy_for(response).await)),
+        429 => Err(Fault::Busy(pause(response).await.unwrap_or(BUSY_FOR))),
+        // Without a pause it need not be the server's own: something on the way answers for one that is not there.
+        503 => Err(pause(response).await.map_or(Fault::NoAnswer, Fault::Unavailable)),
         408 => Err(Fault::NoAnswer),
         status @ 300..=499 => Err(Fault::Rejected(status)),
         _ => Err(Fault::NoAnswer),
@@ -128,12 +130,12 @@ async fn send(request: RequestBuilder) -> Result<Response, Fault> {
 }
 
 /// The milliseconds of the problem, else the seconds of the header.
-async fn busy_for(response: Response) -> Duration {
+async fn pause(response: Response) -> Option<Duration> {
     let header = response.headers().get(header::RETRY_AFTER);
     let header = header.and_then(|value| retry_after::parse(value.as_bytes(), clock::wall()));
     let problem = read::<Problem>(response, MAX_ANSWER_BYTES).await.ok();
     let exact = problem.and_then(|problem| problem.retry_after_ms).map(Duration::from_millis);
-    exact.or(header).unwrap_or(BUSY_FOR)
+    exact.or(header)
 }
 
 /// Reads a bounded body.

@@ -29,6 +29,8 @@ const TABLE: &[(&[(&str, &str)], Seen)] = &[
     (&[], RETRIES),
     (&[("DAMPER_DISABLED", "true")], INERT),
     (&[("DAMPER_DISABLED", "TRUE")], INERT),
+    (&[("DAMPER_DISABLED", "true"), ("DAMPER_CREDENTIAL_FILE", "no/such/file")], INERT),
+    (&[("DAMPER_DISABLED", "true"), ("DAMPER_ENDPOINT", "nonsense")], INERT),
     (&[("DAMPER_DISABLED", "false")], RETRIES),
     (&[("DAMPER_DISABLED", "1")], WARNED),
     (&[("DAMPER_DISABLED", "yes")], WARNED),
@@ -82,7 +84,7 @@ async fn a_credential_that_cannot_be_read_is_a_mistake_at_the_start() {
     let server = Process::start(GENEROUS);
     let output = service(&server, "d", &[("DAMPER_CREDENTIAL_FILE", "no/such/file")]).await;
     assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("credential"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("\"no/such/file\" cannot be read"), "{}", text(&output.stderr));
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -29,11 +29,12 @@ fn patient(server: &Server, patience: Duration) -> Damper {
     builder.answer_within(patience).build().unwrap()
 }
 
-/// Fails once, then succeeds.
+/// Fails once, then succeeds. There is time for a second ask after all the patience of the first.
 async fn once_failing(dependency: &Dependency) -> Result<u32, CallError<Failure>> {
     dependency
         .operation("test")
         .idempotency(Idempotency::Safe)
+        .deadline(Duration::from_secs(60))
         .profile(Profile::interactive())
         .call(|attempt| async move {
             match attempt.number() {
@@ -125,6 +126,24 @@ async fn outages_of_every_kind_leave_first_attempts_alone_and_end_in_the_emergen
 }
 
 #[tokio::test]
+async fn a_server_that_says_when_it_is_ready_is_not_asked_again_at_once() {
+    let problem = json!({"type":"urn:damper:problem:unavailable","title":"t","status":503,"detail":"d",
+        "code":"unavailable","retryable":true,"retry_after_ms":900});
+    let problem = problem.to_string();
+    for (name, body, header) in [("header", "", Some("1")), ("problem", &*problem, None)] {
+        let server = Server::start().await;
+        let body = body.to_owned();
+        server.asks(move |_, _| {
+            let reply = Reply::text(&body).with_status(StatusCode::SERVICE_UNAVAILABLE);
+            if let Some(seconds) = header { reply.header("retry-after", seconds) } else { reply }
+        });
+        let error = once_failing(&damper(&server).dependency("payments")).await.unwrap_err();
+        assert_eq!((error.reason, error.attempts), (StopReason::EmergencyExhausted, 1), "{name}");
+        assert_eq!(server.seen("/v1/tokens").len(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_dead_server_fails_open_or_closed() {
     let endpoint = Server::start().await.into_dead_endpoint().await;
     let open = Damper::builder(endpoint.clone()).build().unwrap().dependency("payments");
@@ -187,6 +206,46 @@ async fn a_breaker_that_the_watch_opens_stops_attempts_and_closing_lets_them_pas
     server.event("breaker", json!({"dependency":"payments","breaker":"garbage"}));
     server.event("breaker", json!({"dependency":"payments","breaker":{"state":"closed","version":8}}));
     eventually(async || succeeds().await.is_ok()).await;
+}
+
+/// What a watch is answered, and what the client's health says then.
+const NO_STREAMS: [(u16, &str, Reachability); 10] = [
+    (204, "text/event-stream", Reachability::Rejected(204)),
+    (302, "text/plain", Reachability::Rejected(302)),
+    (401, "application/problem+json", Reachability::Rejected(401)),
+    (403, "application/problem+json", Reachability::Rejected(403)),
+    (404, "text/html", Reachability::Rejected(404)),
+    (200, "text/html", Reachability::Rejected(200)),
+    // Asks and syncs tell an outage, not the watch.
+    (408, "text/plain", Reachability::Up),
+    (429, "application/problem+json", Reachability::Up),
+    (500, "text/html", Reachability::Up),
+    (503, "application/problem+json", Reachability::Up),
+];
+
+#[tokio::test]
+async fn no_answer_ends_the_watch_for_ever() {
+    let cases = NO_STREAMS.map(|(status, kind, expected)| async move {
+        let server = Server::start().await;
+        server.no_stream(Some((status, kind)));
+        let damper = damper(&server);
+        let dependency = damper.dependency("payments");
+        let succeeds = async || dependency.operation("test").call(|_| async { Ok::<_, Failure>(()) }).await;
+        succeeds().await.unwrap();
+        eventually(async || server.watches() >= 2).await;
+        eventually(async || damper.health().since_sync.is_some()).await;
+        let health = damper.health();
+        assert_eq!((health.server, health.watching), (expected, false), "{status} {kind}");
+        succeeds().await.unwrap();
+
+        server.no_stream(None);
+        let breaker = json!({"state":"open","version":7,"open_for_ms":60000});
+        server.event("breaker", json!({"dependency":"payments","breaker":breaker}));
+        eventually(async || succeeds().await.is_err()).await;
+        let health = damper.health();
+        assert_eq!((health.server, health.watching), (Reachability::Up, true), "{status} {kind}: mended");
+    });
+    futures_util::future::join_all(cases).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,15 @@
 //! A scripted server on a port of its own.
 
-use std::{convert::Infallible, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -51,6 +60,10 @@ impl Reply {
 
     pub fn status(status: StatusCode) -> Self {
         Self { status, ..Self::text("{}") }
+    }
+
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// No answer at all, for ever.
@@ -110,6 +123,8 @@ struct Shared {
     told: Mutex<Value>,
     epoch: Mutex<String>,
     events: Mutex<(Vec<String>, Vec<mpsc::UnboundedSender<String>>)>,
+    no_stream: Mutex<Option<(u16, &'static str)>>,
+    watches: AtomicUsize,
 }
 
 /// The server.
@@ -127,6 +142,8 @@ impl Server {
             told: Mutex::new(json!({})),
             epoch: Mutex::new("e1".to_owned()),
             events: Mutex::default(),
+            no_stream: Mutex::default(),
+            watches: AtomicUsize::new(0),
         });
         let app = Router::new()
             .route("/v1/tokens", post(ask))
@@ -168,6 +185,16 @@ impl Server {
 
     pub fn epoch(&self, epoch: &str) {
         *self.shared.epoch.lock() = epoch.to_owned();
+    }
+
+    /// What is answered instead of a stream of events: a status and a content type.
+    pub fn no_stream(&self, answer: Option<(u16, &'static str)>) {
+        *self.shared.no_stream.lock() = answer;
+    }
+
+    /// How often the stream was asked for.
+    pub fn watches(&self) -> usize {
+        self.shared.watches.load(Relaxed)
     }
 
     /// Sends an event to all watchers, those to come included.
@@ -231,6 +258,11 @@ async fn sync(State(shared): State<Arc<Shared>>, uri: Uri, body: Bytes) -> Strin
 }
 
 async fn watch(State(shared): State<Arc<Shared>>) -> Response {
+    shared.watches.fetch_add(1, Relaxed);
+    if let Some((status, kind)) = *shared.no_stream.lock() {
+        let body = if status == 204 { "" } else { "event: breaker\ndata: {}\n\n<html>it works</html>" };
+        return (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response();
+    }
     let (sender, receiver) = mpsc::unbounded_channel();
     let mut events = shared.events.lock();
     let past = events.0.clone();

@@ -11,7 +11,7 @@ use super::{Run, Stop, in_runtime};
 use crate::{
     Failure, StopReason,
     clock::Moment,
-    core::{Answer, Switch},
+    core::{Answer, Switch, Waiting},
     deadline::LEAST_ATTEMPT,
     decide::{Facts, after_failure},
     operation::token::Token,
@@ -94,6 +94,7 @@ impl Run {
 
     /// Decides on another attempt; returns when it may start.
     pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
+        let _waiting = Waiting::of(self.attempt.life.state());
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
@@ -172,7 +173,7 @@ impl Run {
     }
 
     fn switched_off(&self) -> Option<StopReason> {
-        let off = !in_runtime() || !self.core().switch.retries() || self.state().is_private();
+        let off = !in_runtime() || !self.core().retries() || self.state().is_private();
         if off {
             return Some(StopReason::RetriesOff);
         }
@@ -182,6 +183,9 @@ impl Run {
     /// The world may have changed during a wait.
     fn look_again(&mut self) -> Result<(), Stop> {
         let now = self.tick();
+        if let Some(reason) = self.switched_off() {
+            return Err(reason.into());
+        }
         self.may_start()?;
         match self.gate(now) {
             Gate::Refuse => Err(self.state().view(View::refusal).into()),
