@@ -74,7 +74,7 @@ fn only_failures_of_the_dependency_leave_the_effect_unknown() {
 }
 
 #[test]
-fn contested_statuses_are_vetoed() {
+fn contested_statuses_are_not_retried() {
     let vetoed: Vec<u16> =
         (100..=999).filter(|code| of(*code).is_some_and(|failure| failure.do_not_retry)).collect();
     assert_eq!(vetoed, [500, 520, 521, 522, 523, 524, 530]);
