@@ -162,7 +162,6 @@ fn read_nack(failure: &mut Failure, status: StatusCode, headers: &HeaderMap) {
 /// The dependency knows better what its failure means; whether a repeat does harm is another question.
 fn lift(failure: &mut Failure) {
     failure.do_not_retry = false;
-    failure.vetoed = false;
     failure.unclassified = false;
     if failure.class != Class::RateLimited {
         failure.class = Class::Transient;
