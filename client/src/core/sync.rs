@@ -6,7 +6,7 @@ use damper_protocol::{SyncDependency, SyncRequest, SyncResponse};
 use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Path, Switch, tasks::Running};
+use super::{Core, DependencyState, Path, Status, Switch, tasks::Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
@@ -25,6 +25,9 @@ const SYNC_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long it may take while the server is away: a hung server must not hide its successor.
 const RETRY_WITHIN: Duration = Duration::from_secs(1);
+
+/// While it is away, each sync of so many has the full time all the same: the server may be there, and slow.
+const PATIENT_EVERY: u32 = 3;
 
 /// Waits after syncs that the server rejects: a mistake in the set-up, which no haste mends.
 const REJECTED: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
@@ -139,8 +142,8 @@ impl Core {
         now: Moment,
     ) -> Result<Synced, Fault> {
         let request = self.report(part, epoch, now);
-        let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
-        let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
+        let patience = self.status.lock().patience();
+        let answer = timeout(patience, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
         let response = answer?;
         let refused = take_over(part, request, &response);
         Ok(Synced { next: self.synced(part, epoch, &response), refused })
@@ -204,6 +207,16 @@ impl Core {
         let all = if self.switch == Switch::Inert { Vec::new() } else { self.all_dependencies() };
         let delivered = all.iter().filter(|dependency| dependency.is_delivered()).count();
         (delivered, all.len().saturating_sub(delivered))
+    }
+}
+
+impl Status {
+    /// How long the next sync may take.
+    fn patience(&self) -> Duration {
+        match self.away && self.lost_syncs % PATIENT_EVERY != PATIENT_EVERY - 1 {
+            true => RETRY_WITHIN,
+            false => SYNC_WITHIN,
+        }
     }
 }
 
