@@ -105,7 +105,7 @@ where
 impl<E> IntoResponse for CallError<E> {
     fn into_response(self) -> Response {
         let mut response = problem(self.reason, &self.to_string(), self.retry_after);
-        if self.has_retried {
+        if self.forbids_retries {
             refuse_retries(response.headers_mut());
         }
         response

@@ -183,9 +183,8 @@ pub struct CallError<E> {
     /// When it may fare better, as far as that is known: the dependency's pause, or what the server or its breaker
     /// said to a refusal.
     pub retry_after: Option<Duration>,
-    /// The retries were this operation's own, and there were some.
-    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "told by the adapter for axum alone"))]
-    pub(crate) has_retried: bool,
+    /// Nobody further out may retry it.
+    pub(crate) forbids_retries: bool,
     /// The failed attempts, the latest 16 of them, oldest first.
     pub history: Vec<Past>,
 }
@@ -206,8 +205,17 @@ impl<E> CallError<E> {
     /// Splits the caller's own error off.
     #[cfg(any(feature = "tower", feature = "reqwest-middleware"))]
     pub(crate) fn split<F>(self) -> (CallError<F>, Option<E>) {
-        let Self { reason, failure, attempts, last, ambiguous, recovery, retry_after, has_retried, history } =
-            self;
+        let Self {
+            reason,
+            failure,
+            attempts,
+            last,
+            ambiguous,
+            recovery,
+            retry_after,
+            forbids_retries,
+            history,
+        } = self;
         let rest = CallError {
             reason,
             failure,
@@ -216,23 +224,25 @@ impl<E> CallError<E> {
             ambiguous,
             recovery,
             retry_after,
-            has_retried,
+            forbids_retries,
             history,
         };
         (rest, last)
     }
 
-    /// True if the operation has spent retries of its own: whoever passes the failure on has to forbid its own caller
-    /// to retry ([`refuse_retries`](crate::refuse_retries)), or attempts multiply. The axum response does.
+    /// True if retries were spent here or further in, or whoever answered has forbidden them: a service that passes the
+    /// failure on has to forbid its own caller to retry ([`refuse_retries`](crate::refuse_retries)), or attempts
+    /// multiply. The axum response does.
     #[must_use]
-    pub const fn has_retried(&self) -> bool {
-        self.has_retried
+    pub const fn forbids_retries(&self) -> bool {
+        self.forbids_retries
     }
 
     /// True if the last attempt provably had no effect, or none was made.
     #[must_use]
     pub fn had_no_effect(&self) -> bool {
-        !self.ambiguous && self.failure.as_ref().is_none_or(|failure| failure.dispatch != Dispatch::Processed)
+        !self.ambiguous
+            && self.failure.as_ref().is_some_and(|failure| failure.dispatch != Dispatch::Processed)
     }
 }
 
@@ -290,7 +300,7 @@ mod tests {
             ambiguous: true,
             recovery: None,
             retry_after: None,
-            has_retried: false,
+            forbids_retries: false,
             history: Vec::new(),
         };
         assert!(error.source().unwrap().is::<fmt::Error>());

@@ -39,8 +39,8 @@ pub struct Failure {
     pub do_not_retry: bool,
     /// The dependency's own word for it, for people: `503`, `ECONNRESET`.
     pub code: Option<Cow<'static, str>>,
-    /// Somebody has said that it must not be retried, which no classifier can overrule.
-    pub(crate) vetoed: bool,
+    /// It is not retried because implementations disagree on it, which a classifier can overrule, unlike a veto.
+    pub(crate) contested: bool,
     /// Nobody knows what it means.
     pub(crate) unclassified: bool,
     /// Headers about retries that could not be read.
@@ -60,7 +60,7 @@ impl Failure {
             retry_after: None,
             do_not_retry: false,
             code: None,
-            vetoed: false,
+            contested: false,
             unclassified: false,
             unread: 0,
         }
@@ -203,7 +203,7 @@ impl Failure {
     /// The same, never to be retried.
     #[must_use]
     pub fn never_retried(self) -> Self {
-        Self { do_not_retry: true, vetoed: true, ..self }
+        Self { do_not_retry: true, contested: false, ..self }
     }
 
     /// The same with the dependency's own word for it.
@@ -253,15 +253,21 @@ impl Failure {
     /// The same, forbidden by whoever answered.
     pub(crate) fn veto(&mut self) {
         self.do_not_retry = true;
-        self.vetoed = true;
+        self.contested = false;
+    }
+
+    /// True if somebody forbids a retry.
+    pub(crate) const fn is_vetoed(&self) -> bool {
+        self.do_not_retry && !self.contested
     }
 
     /// An opinion on an error, and what the error itself says that no opinion can take back: its veto, and its pause
     /// if the opinion has none.
     pub(crate) fn heeding(self, told: &Self) -> Self {
         Self {
-            do_not_retry: self.do_not_retry || told.vetoed,
+            do_not_retry: self.do_not_retry || told.is_vetoed(),
             retry_after: self.retry_after.or(told.retry_after),
+            unread: self.unread.saturating_add(told.unread),
             ..self
         }
     }

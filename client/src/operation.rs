@@ -236,8 +236,12 @@ impl Operation {
         }
         loop {
             let current = run.attempt_started();
-            let answer = pin!(run.inside(|| attempt(current)));
-            let ended = match run.within(answer).await {
+            let answer = {
+                // An attempt that was cut off is over: nothing of it outlives this block.
+                let answer = pin!(run.inside(|| attempt(current)));
+                run.within(answer).await
+            };
+            let ended = match answer {
                 Some(Ok(value)) => match run.judged(&value, &judge) {
                     Some(failure) => Ended::Judged(failure),
                     None => {

@@ -48,7 +48,12 @@ pub(super) fn from_status(status: StatusCode, rules: StatusRules) -> Option<Fail
         _ => Dispatch::Ambiguous,
     };
     let failure = Failure::new(row.class).with_dispatch(dispatch).with_code(code.to_string());
-    Some(Failure { do_not_retry: !row.retried, unclassified: !row.listed, ..failure })
+    Some(Failure {
+        do_not_retry: !row.retried,
+        contested: !row.retried,
+        unclassified: !row.listed,
+        ..failure
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! An operation under way, apart from the caller's types: what starts, what ends, and what is counted for it.
 
-mod admission;
 mod first;
 mod outcome;
 mod polling;
+mod retry;
 mod stop;
 
 pub(super) use outcome::Ended;
@@ -47,6 +47,10 @@ pub(super) struct Run {
     attempt_timeout: Option<Duration>,
     phase: Phase,
     ambiguous: bool,
+    /// That has been counted.
+    doubt_counted: bool,
+    /// An operation inside of an attempt has spent retries of its own.
+    spent_below: bool,
     /// The last attempt brought a pause that other operations do not know yet.
     pause_is_news: bool,
     /// The last attempt ended with the operation's deadline.
@@ -55,6 +59,8 @@ pub(super) struct Run {
     repeats: bool,
     /// The attempt has been counted as slow.
     overdue: AtomicBool,
+    /// It is being polled: it panics if it is dropped like this.
+    running: AtomicBool,
     /// The caller's hook forbids another attempt.
     dropped: bool,
     trouble: Option<Box<Trouble>>,
@@ -83,13 +89,18 @@ impl Run {
             Admission::Retry { after, attempts } => {
                 run.attempt.number = (*attempts).max(1);
                 run.ambiguous = run.leaves_doubt(after);
+                run.doubt_counted = run.ambiguous;
                 let trouble = run.trouble.get_or_insert_default();
                 trouble.fruitless = run.attempt.number;
                 // What came before is not known: the benefit of the doubt is for a first attempt.
                 trouble.misdirections = if is_misdirected(after) { run.attempt.number } else { 0 };
                 trouble.first_failed_at = Some(run.now);
             }
-            Admission::Hedge => run.attempt.number = 1,
+            Admission::Hedge => {
+                run.attempt.number = 1;
+                // One that is not made ends nothing that would have to be counted.
+                run.phase = Phase::Over;
+            }
         }
         run
     }
@@ -129,10 +140,13 @@ impl Run {
             opinions,
             phase: if is_first && !repeats { Phase::New } else { Phase::Between },
             ambiguous: false,
+            doubt_counted: false,
+            spent_below: false,
             pause_is_news: false,
             cut_off: false,
             repeats,
             overdue: AtomicBool::new(false),
+            running: AtomicBool::new(false),
             dropped: false,
             trouble: None,
             spans,
@@ -187,7 +201,6 @@ impl Run {
             Admission::Retry { after, .. } => self.next_in_time(after).await,
             Admission::Hedge => {
                 let admitted = self.hedge().await;
-                // A hedge that is not made ends nothing that would have to be counted.
                 self.attempt.number = u32::from(admitted.is_ok());
                 admitted
             }
@@ -223,8 +236,9 @@ impl Run {
         last: Option<E>,
     ) -> CallError<E> {
         self.phase = Phase::Over;
+        self.count_doubt();
         self.count(stop);
-        if self.has_retried() {
+        if self.has_spent() {
             self.attempt.life.spend_outer();
         }
         self.core().observer.tell(|observer| observer.stopped(&self.state().name, stop.reason));
@@ -252,6 +266,7 @@ impl Run {
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {
         let recovery = self.attempt.life.recovery_mode().filter(|_| self.ambiguous);
+        let is_vetoed = failure.as_ref().is_some_and(Failure::is_vetoed);
         let (attempts, ambiguous) = (self.attempt.number, self.ambiguous);
         let history = self.trouble.take().map(|trouble| trouble.history).unwrap_or_default();
         CallError {
@@ -262,22 +277,26 @@ impl Run {
             ambiguous,
             recovery,
             retry_after: None,
-            has_retried: self.has_retried(),
+            forbids_retries: self.has_spent() || is_vetoed,
             history,
         }
     }
 
-    /// Whether it has spent retries of its own, which nobody further out must multiply.
-    fn has_retried(&self) -> bool {
-        self.attempt.life.owns && self.attempt.number > 1
+    /// Whether retries were spent, here or further in, which nobody further out must multiply.
+    fn has_spent(&self) -> bool {
+        self.spent_below || (self.attempt.life.owns && self.attempt.number > 1)
+    }
+
+    /// Counts the operation as one with an unknown effect, once.
+    fn count_doubt(&mut self) {
+        if self.ambiguous && !std::mem::replace(&mut self.doubt_counted, true) {
+            self.state().counts.ambiguous.up();
+        }
     }
 
     fn count(&self, stop: Stop) {
         use StopReason as Reason;
         let counts = &self.state().counts;
-        if self.ambiguous {
-            counts.ambiguous.up();
-        }
         if stop.by_server || self.attempt.number == 0 {
             return;
         }
@@ -318,7 +337,7 @@ impl Drop for Run {
         }
         match self.phase {
             Phase::Over => {}
-            Phase::InAttempt if std::thread::panicking() => self.panicked(),
+            Phase::InAttempt if *self.running.get_mut() => self.panicked(),
             Phase::New | Phase::Between | Phase::InAttempt => self.state().counts.abandoned.up(),
         }
     }

@@ -296,3 +296,50 @@ fn names_that_cannot_be_one_are_logged_once_and_not_without_end() {
     }
     assert_eq!(logs.take().len(), 99, "up to a hundred, and that there will be no more");
 }
+
+/// Being dropped because somebody else panicked is no failure.
+#[tokio::test(start_paused = true)]
+async fn only_a_panic_of_its_own_counts_against_an_operation() {
+    let dependency = client(&Fake::dead()).dependency("d");
+    for (own, fatal, abandoned) in [(false, 0, 1), (true, 1, 1)] {
+        let of = dependency.clone();
+        let task = tokio::spawn(async move {
+            let hung = safe(&of).call(|_| async move {
+                tokio::time::sleep(ms(10)).await;
+                assert!(!own, "a bug of its own");
+                std::future::pending::<Result<(), Failure>>().await
+            });
+            let beside = async {
+                tokio::time::sleep(ms(20)).await;
+                panic!("a bug of somebody else");
+            };
+            tokio::join!(hung, beside).0
+        });
+        assert!(task.await.is_err());
+        let totals = dependency.totals();
+        assert_eq!((totals.failures.fatal, totals.abandoned, dependency.in_flight()), (fatal, abandoned, 0));
+    }
+}
+
+/// What it holds, it holds no longer than it runs.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_an_attempt_outlives_its_timeout() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let dependency = client(&fake).dependency("d");
+    let connection = Arc::new(());
+    let held = |connection: &Arc<()>| Arc::strong_count(connection) > 1;
+    let outcome = dependency.operation("charge").attempt_timeout(ms(200)).call_queried(
+        |_| {
+            let connection = Arc::clone(&connection);
+            async move {
+                let _held = connection;
+                std::future::pending::<Result<(), Failure>>().await
+            }
+        },
+        |_| {
+            assert!(!held(&connection), "while somebody asks what became of it");
+            std::future::ready(crate::Effect::Done(()))
+        },
+    );
+    outcome.await.unwrap();
+}

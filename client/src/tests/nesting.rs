@@ -293,11 +293,14 @@ async fn only_an_owner_has_retried() {
     let unsent = transient().with_dispatch(Dispatch::NotSent);
     let inside = Inbound::from_headers(&headers).scope().run(failing(&dependency, &attempts, unsent.clone()));
     let error = inside.await;
-    assert_eq!((error.reason, error.attempts, error.has_retried), (StopReason::NotRetryOwner, 2, false));
+    assert_eq!((error.reason, error.attempts, error.forbids_retries), (StopReason::NotRetryOwner, 2, false));
     let error = failing(&dependency, &attempts, unsent).await;
-    assert_eq!((error.reason, error.attempts, error.has_retried), (StopReason::AttemptsExhausted, 4, true));
+    assert_eq!(
+        (error.reason, error.attempts, error.forbids_retries),
+        (StopReason::AttemptsExhausted, 4, true)
+    );
     let once = call(safe(&dependency), vec![Failure::new(FailureClass::Fatal)]).await.unwrap_err();
-    assert!(!once.has_retried);
+    assert!(!once.forbids_retries);
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,6 +330,13 @@ async fn the_outer_operation_understands_how_the_inner_one_ended() {
         (damper.dependency("outer"), damper.dependency("d"), damper.dependency("slow"));
     *fake.told.lock() = Some(SyncedDependency::default());
 
+    let optimist = |outcome: &crate::Outcome<'_>| match outcome.error() {
+        Some(_) => crate::Verdict::Failure(transient()),
+        None => crate::Verdict::Pass,
+    };
+    let overruled = safe(&outer).classifier(optimist).call(|_| call(safe(&refusing), vec![])).await;
+    assert_eq!(overruled.unwrap_err().attempts, 1, "nobody repeats a refusal");
+    let counted = outer.totals().failures;
     let refused = safe(&outer).call(|_| call(safe(&refusing), vec![])).await.unwrap_err();
     assert_eq!(
         (refused.reason, refused.attempts),
@@ -335,7 +345,7 @@ async fn the_outer_operation_understands_how_the_inner_one_ended() {
     );
     let failure = refused.failure.unwrap();
     assert_eq!((failure.code.as_deref(), failure.dispatch), (Some("breaker_open"), Dispatch::NotSent));
-    assert_eq!(outer.totals().failures, Default::default(), "nothing is wrong with the outer dependency");
+    assert_eq!(outer.totals().failures, counted, "nothing is wrong with the outer dependency");
     assert_eq!(outer.unclassified(), 0);
 
     let hung = || safe(&slow).deadline(ms(100)).call(|_| std::future::pending::<Result<(), Failure>>());
@@ -368,4 +378,42 @@ async fn an_operation_has_one_id_that_sorts_by_time() {
     assert!(told[0] == told[1] && told[2] == told[3] && told[0] != told[2], "{told:?}");
     let asked: Vec<String> = fake.asks.lock().iter().map(|(_, ask)| ask.operation.clone()).collect();
     assert_eq!(asked, [told[0].clone(), told[2].clone()], "the server knows it by the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_spent_further_in_are_not_repeated_at_any_depth() {
+    let fake = granting();
+    *fake.told.lock() = Some(told(|told| told.policy.retry_owner = damper_protocol::RetryOwner::Innermost));
+    let damper = client(&fake);
+    synced(&damper).await;
+    let (outer, middle, inner) =
+        (damper.dependency("outer"), damper.dependency("middle"), damper.dependency("d"));
+    let attempts = AtomicU32::new(0);
+    let error = safe(&outer)
+        .call(|_| async {
+            let middle = safe(&middle).call(|_| failing_again(&inner, &attempts)).await.unwrap_err();
+            assert!(middle.attempts == 1 && middle.forbids_retries());
+            Err::<(), _>(middle)
+        })
+        .await
+        .unwrap_err();
+    assert_eq!((error.reason, error.attempts, error.forbids_retries()), (StopReason::NotRetryable, 1, true));
+    assert_eq!(attempts.into_inner(), 4);
+}
+
+/// Hides how it ended: what is left of it says that a retry would help.
+async fn failing_again(dependency: &Dependency, attempts: &AtomicU32) -> Result<(), Failure> {
+    let _ = failing(dependency, attempts, transient()).await;
+    Err(transient())
+}
+
+/// What a dependency forbids, this layer forbids its own caller.
+#[tokio::test(start_paused = true)]
+async fn a_veto_is_passed_on() {
+    let dependency = client(&granting()).dependency("d");
+    let internal = Failure::from_http(http::StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()).unwrap();
+    for (failure, forbids) in [(transient().never_retried(), true), (internal, false)] {
+        let error = call(safe(&dependency), vec![failure]).await.unwrap_err();
+        assert_eq!((error.reason, error.forbids_retries()), (StopReason::NotRetryable, forbids));
+    }
 }

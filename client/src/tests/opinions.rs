@@ -29,6 +29,7 @@ async fn a_classifier_judges_values_and_errors() {
     let operation = || safe(&dependency).classifier(opinionated);
     assert_eq!(call(operation(), vec![]).await.unwrap(), 2, "the first value was a failure");
     let none = call(operation(), vec![Failure::new(FailureClass::Semantic)]).await.unwrap_err();
+    assert!(!none.had_no_effect(), "it counts as done");
     assert_eq!((none.reason, none.failure, none.attempts), (StopReason::NotAFailure, None, 1));
     assert_eq!(none.last.unwrap().class, FailureClass::Semantic);
     let totals = dependency.totals();
@@ -244,4 +245,48 @@ async fn a_hedge_is_done_without_while_no_server_answers() {
     let dependency = observing.dependency("d");
     drop(safe(&dependency).admit_as(Admission::Hedge).await.unwrap());
     assert_eq!(fake.asks.lock().len(), 1, "asked, and not obeyed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_drops_is_dropped_in_a_loop_of_one_s_own_too() {
+    let dependency = client(&granting()).dependency("d");
+    let permit = safe(&dependency).on_failure(|_| Advice::Drop).admit().await.unwrap();
+    let after = permit.finish(&Outcome::Error(&transient())).unwrap();
+    let error = safe(&dependency).admit_as(Admission::Retry { after, attempts: 1 }).await.unwrap_err();
+    assert_eq!(error.reason, StopReason::NotRetryable);
+}
+
+/// One operation whose loop is the caller's, however many of its attempts leave doubt.
+#[tokio::test(start_paused = true)]
+async fn an_operation_is_ambiguous_once() {
+    let dependency = client(&granting()).dependency("d");
+    let keyed = || dependency.operation("charge").idempotency(Idempotency::keyed("k"));
+    let permit = keyed().admit().await.unwrap();
+    let after = permit.finish(&Outcome::Error(&transient())).unwrap();
+    let permit = keyed().admit_as(Admission::Retry { after: after.clone(), attempts: 1 }).await.unwrap();
+    permit.finish(&Outcome::Error(&transient())).unwrap();
+    keyed().admit_as(Admission::Retry { after, attempts: 4 }).await.unwrap_err();
+    assert_eq!(dependency.totals().ambiguous, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hedge_that_nobody_waits_for_any_more_counts_nowhere() {
+    let dependency = client(&Fake::new(|_| Step::hung())).dependency("d");
+    let hedge = safe(&dependency).admit_as(Admission::Hedge);
+    assert!(tokio::time::timeout(ms(5), hedge).await.is_err());
+    assert_eq!(dependency.totals(), Totals::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fleet_hears_of_a_pause_from_who_has_no_time_left() {
+    let fake = granting();
+    let dependency = client(&fake).dependency("d");
+    let operation = safe(&dependency).deadline(ms(1000)).call(|_| async {
+        tokio::time::sleep(Duration::from_micros(999_500)).await;
+        Err::<(), _>(transient().with_retry_after(ms(30_000)))
+    });
+    assert_eq!(operation.await.unwrap_err().attempts, 1);
+    tokio::time::sleep(ms(10)).await;
+    let (_, ask) = fake.asks.lock()[0].clone();
+    assert_eq!((ask.deadline_ms, ask.failure.unwrap().retry_after_ms), (1000, Some(30_000)));
 }

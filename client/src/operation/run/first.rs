@@ -21,7 +21,7 @@ impl Run {
     pub(super) async fn admit_first_in_time(&mut self) -> Result<(), Stop> {
         let mut refusals = 0;
         while let Err(stop) = self.admit_first().await {
-            refusals = self.sat_out(stop, refusals).await?;
+            refusals = self.sat_out(stop, refusals, None).await?;
         }
         Ok(())
     }

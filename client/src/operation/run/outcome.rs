@@ -136,9 +136,18 @@ impl Run {
             _ => Failure::timed_out(),
         };
         self.cut_off = matches!(ended, Ended::CutOff) && self.limit.is_end(self.attempt.end);
-        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
-        failure.do_not_retry |= self.attempt.life.has_spent(self.attempt.number);
+        self.heed_notes(&mut failure);
         Some(failure)
+    }
+
+    /// What the attempt, and operations inside of it, have said.
+    fn heed_notes(&mut self, failure: &mut Failure) {
+        let (life, number) = (&self.attempt.life, self.attempt.number);
+        failure.dispatch = life.noted_dispatch(number).unwrap_or(failure.dispatch);
+        if life.has_spent(number) {
+            self.spent_below = true;
+            failure.veto();
+        }
     }
 
     /// Ends an attempt that the caller made by itself, and the operation with it.
@@ -153,12 +162,13 @@ impl Run {
             self.succeeded();
             return None;
         };
-        failure.dispatch = self.attempt.life.noted_dispatch(self.attempt.number).unwrap_or(failure.dispatch);
-        let failure = self.attempt_failed(failure, outcome.error());
+        self.heed_notes(&mut failure);
+        let mut failure = self.attempt_failed(failure, outcome.error());
         self.report_pause(&failure, self.core().clock.now());
         self.phase = Phase::Over;
-        if self.ambiguous {
-            self.state().counts.ambiguous.up();
+        self.count_doubt();
+        if self.dropped {
+            failure.veto();
         }
         Some(failure)
     }

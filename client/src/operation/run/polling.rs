@@ -17,7 +17,10 @@ impl Run {
     /// Runs a piece of code inside the attempt, and in its span if anybody wants to see it.
     pub(in crate::operation) fn inside<T>(&self, code: impl FnOnce() -> T) -> T {
         let _span = self.spans.as_ref().map(|spans| spans.of_attempt().enter());
-        scope::enter(&self.attempt, code)
+        self.running.store(true, Ordering::Relaxed);
+        let output = scope::enter(&self.attempt, code);
+        self.running.store(false, Ordering::Relaxed);
+        output
     }
 
     /// Runs an attempt until it ends or has to: nothing then. Only one that has to wait needs a timer.

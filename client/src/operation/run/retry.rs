@@ -20,28 +20,41 @@ use crate::{
     wire::{ms_down, ms_up},
 };
 
+/// How long the news of a pause may take, however little time the operation itself has left.
+const TIME_TO_TELL_MS: u64 = 1000;
+
 impl Run {
     /// Decides on another attempt. A stream waits out what would end another operation.
     pub(super) async fn next_in_time(&mut self, failure: &Failure) -> Result<(), Stop> {
+        let _waiting = Waiting::of(self.attempt.life.state());
         let mut refusals = 0;
         let mut failure = Cow::Borrowed(failure);
         while let Err(stop) = self.next(&failure).await {
-            refusals = self.sat_out(stop, refusals).await?;
-            // It has been waited for, or the fleet's hold remembers it.
+            refusals = self.sat_out(stop, refusals, Some(&failure)).await?;
+            // It was part of the wait.
             failure.to_mut().retry_after = None;
         }
         Ok(())
     }
 
     /// Counts a refusal and waits until it may be over, if that is worth it.
-    pub(super) async fn sat_out(&mut self, stop: Stop, refusals: u32) -> Result<u32, Stop> {
-        if !self.attempt.life.is_endless() || !stop.passes() {
+    pub(super) async fn sat_out(
+        &mut self,
+        stop: Stop,
+        refusals: u32,
+        failure: Option<&Failure>,
+    ) -> Result<u32, Stop> {
+        if !self.attempt.life.is_endless() || !stop.passes() || self.switched_off().is_some() {
             return Err(stop);
+        }
+        if let Some(trouble) = &mut self.trouble {
+            // Granted, and then stopped by something else: others can use it.
+            trouble.token = Token::default();
         }
         let refusals = refusals.saturating_add(1);
         let profile = self.attempt.life.profile.unwrap_or_default();
         let backoff = profile.backoff(FailureClass::Transient).delay(refusals, &mut self.core().rng());
-        let told = stop.again_in.or_else(|| self.again_in(stop.reason, None)).unwrap_or_default();
+        let told = stop.again_in.max(self.again_in(stop.reason, failure)).unwrap_or_default();
         let wait = backoff.max(retry_after::jittered(told, &mut self.core().rng()));
         let now = self.tick();
         if !self.limit.fits(now, wait) {
@@ -50,8 +63,10 @@ impl Run {
         self.core().clock.sleep_until(now.saturating_add(wait)).await;
         self.tick();
         match self.switched_off() {
-            Some(reason) => Err(reason.into()),
             None => Ok(refusals),
+            Some(reason) if self.attempt.number > 0 => Err(reason.into()),
+            // A first attempt is no retry: what refused it counts.
+            Some(_) => Err(stop),
         }
     }
 
@@ -94,12 +109,12 @@ impl Run {
 
     /// Decides on another attempt; returns when it may start.
     pub(super) async fn next(&mut self, failure: &Failure) -> Result<(), Stop> {
-        let _waiting = Waiting::of(self.attempt.life.state());
         let failed_at = self.core().clock.now();
         if self.cut_off {
             return Err(StopReason::DeadlineExceeded.into());
         }
-        let wait = self.decide(failure, failed_at).inspect_err(|_| self.report_pause(failure, failed_at))?;
+        let decided = self.decide(failure, failed_at);
+        let wait = decided.inspect_err(|_| self.report_pause(failure, failed_at))?;
         let not_before = failed_at.saturating_add(wait);
         let policy = self.state().policy();
         if ms_up(wait) >= policy.max_delay_ms {
@@ -248,13 +263,15 @@ impl Run {
 
     /// Tells the server of a pause at once if this operation is not going to ask until it is over, so that the
     /// rest of the fleet holds too. An ask that does not wait and is in a pause is refused, never charged.
-    pub(super) fn report_pause(&self, failure: &Failure, failed_at: Moment) {
+    pub(super) fn report_pause(&mut self, failure: &Failure, failed_at: Moment) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.pause_is_news || self.core().switch == Switch::Inert || self.state().is_private() {
+        let is_news = std::mem::take(&mut self.pause_is_news);
+        if !is_news || self.core().switch == Switch::Inert || self.state().is_private() {
             return;
         }
         let report = failure.report(Duration::ZERO);
-        let ask = AskRequest { max_wait_ms: Some(0), ..self.ask_now(Some(report), failed_at) };
+        let ask = self.ask_now(Some(report), failed_at);
+        let ask = AskRequest { max_wait_ms: Some(0), deadline_ms: TIME_TO_TELL_MS, expected_ms: 0, ..ask };
         let core = Arc::clone(self.core());
         runtime.spawn(async move {
             if let Answer::Decided(answer) = core.ask(ask).await {
