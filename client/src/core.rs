@@ -122,7 +122,8 @@ pub(crate) struct Status {
     /// It has been said that syncs fail or that the breaker towards the server has opened, and what failed has not
     /// worked since.
     pub(crate) away: bool,
-    syncs_fail: bool,
+    /// Syncs in a row that were not answered.
+    lost_syncs: u32,
     /// Dependencies of which it keeps no record.
     refused: usize,
     /// What the server rejects, by path: a mistake in the set-up, and no outage.
@@ -140,17 +141,17 @@ pub(crate) enum Path {
 impl Status {
     /// Whether the outage rules are in force. Where a probe may go out and nobody asks, nobody knows better.
     pub(crate) fn is_down(&self, now: Moment) -> bool {
-        self.syncs_fail || self.link.is_open(now)
+        self.lost_syncs > 0 || self.link.is_open(now)
     }
 
     /// The server answered. True if it is back: what failed before works, or is worth another try.
     fn heard(&mut self, path: Path) -> bool {
-        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.syncs_fail);
+        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.lost_syncs) > 0;
         let asks_work_again = path == Path::Ask && self.link.answered();
         if path != Path::Ask {
             self.link.heard(syncs_work_again);
         }
-        let is_back = (syncs_work_again || asks_work_again) && !self.syncs_fail;
+        let is_back = (syncs_work_again || asks_work_again) && self.lost_syncs == 0;
         is_back && std::mem::take(&mut self.away)
     }
 
@@ -160,7 +161,7 @@ impl Status {
             Path::Ask => self.link.failed(now),
             Path::Sync => {
                 self.link.missed(now);
-                self.syncs_fail = true;
+                self.lost_syncs = self.lost_syncs.saturating_add(1);
                 true
             }
             Path::Watch => false,
