@@ -100,6 +100,8 @@ pub(crate) struct Core {
     /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
     heard: AtomicU64,
     shut_down: AtomicBool,
+    /// Wakes those who wait for what may not come any more.
+    switched: Notify,
     /// Retries are switched off while it runs.
     stilled: AtomicBool,
     /// The background tasks that run.
@@ -194,6 +196,7 @@ impl Core {
             ids: Count::default(),
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
+            switched: Notify::new(),
             stilled: AtomicBool::new(false),
             running: AtomicU8::new(0),
             told_of_deadline: AtomicBool::new(false),
@@ -251,6 +254,18 @@ impl Core {
 
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::Relaxed);
+        self.switched.notify_waiters();
+    }
+
+    /// Returns once a switch has made this true: the client's own, or its shutdown.
+    pub(crate) async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        loop {
+            let switched = self.switched.notified();
+            if is_so(self) {
+                return;
+            }
+            switched.await;
+        }
     }
 
     /// Whether operations may retry at all.
@@ -261,6 +276,7 @@ impl Core {
     /// Switches retries off, or on again as far as the environment allows them.
     pub(crate) fn set_retries(&self, on: bool) {
         self.stilled.store(!on, Ordering::Relaxed);
+        self.switched.notify_waiters();
     }
 
     /// When the server was last heard.
