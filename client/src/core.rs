@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Most dependencies of one client. What more are named get one attempt for each operation and are not reported.
-pub const MAX_DEPENDENCIES: usize = 1000;
+pub const MAX_DEPENDENCIES: usize = 250;
 
 /// What the environment allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

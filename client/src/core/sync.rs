@@ -176,7 +176,8 @@ impl Core {
             (0, 1..) => tracing::warn!(
                 target: "damper",
                 refused,
-                "the server keeps no record of some dependencies: their totals stay undelivered; see its limits"
+                "the server keeps no record of some dependencies: it refuses retries on them, and their totals stay \
+                 undelivered; see its max_dependencies and unknown_dependencies"
             ),
             (1.., 0) => {
                 tracing::info!(target: "damper", "the server keeps a record of all dependencies again");

@@ -266,7 +266,7 @@ async fn the_kill_switch_turns_nothing_on_that_the_environment_turned_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_a_thousand_dependencies_and_one_line_about_more() {
+async fn the_table_of_dependencies_is_bounded_with_one_line_about_more() {
     let (logs, _guard) = Logs::of_this_thread();
     let fake = Fake::new(|_| Step::at_once(Ok(granted())));
     let damper = client(&fake);
