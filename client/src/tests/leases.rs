@@ -6,7 +6,7 @@ use super::*;
 
 fn leased(per_s: f64, safe_per_s: f64) -> SyncedDependency {
     told(|told| {
-        told.first = Some(FirstAttempts { per_s, burst: 1.0, ttl_ms: 5000, safe_per_s, safe_for_ms: None })
+        told.first = Some(FirstAttempts { per_s, burst: 1.0, ttl_ms: 5000, safe_per_s, safe_for_ms: None });
     })
 }
 
