@@ -85,7 +85,7 @@ pub(crate) struct Core {
     pub(crate) tenant: Option<String>,
     pub(crate) fail_mode: FailMode,
     pub(crate) switch: Switch,
-    answer_within: Duration,
+    pub(crate) answer_within: Duration,
     pub(crate) max_attempts: Option<u32>,
     seed: Option<u64>,
     /// Requests whose baggage had no room for our member.

@@ -163,3 +163,19 @@ proptest! {
         runtime.unwrap().block_on(play(scene));
     }
 }
+
+/// A token that is granted in the last moment arrives too late to be used.
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_wanted_in_time_for_its_way_back() {
+    for (deadline_ms, kept_ms) in [(1000, 20), (200, 20), (60, 6)] {
+        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+        let operation = safe(&client(&fake).dependency("d")).deadline(ms(deadline_ms));
+        let _ = call(operation, vec![transient().with_retry_after(Duration::ZERO)]).await;
+        // A backoff that does not fit is not asked about.
+        assert!(deadline_ms < 1000 || !fake.asks.lock().is_empty());
+        for (_, ask) in fake.asks.lock().iter() {
+            assert_eq!(ask.deadline_ms - ask.max_wait_ms.unwrap(), kept_ms + 1, "{deadline_ms}");
+            assert!(ask.earliest_ms <= ask.max_wait_ms.unwrap());
+        }
+    }
+}

@@ -23,6 +23,9 @@ use crate::{
 /// How long the news of a pause may take, however little time the operation itself has left.
 const TIME_TO_TELL_MS: u64 = 1000;
 
+/// The part of the time left that is kept for the way back of a decision, at most: one in so many.
+const WAY_BACK_AT_MOST: u64 = 10;
+
 impl Run {
     /// Decides on another attempt. A stream waits out what would end another operation.
     pub(super) async fn next_in_time(&mut self, failure: &Failure) -> Result<(), Stop> {
@@ -300,7 +303,10 @@ impl Run {
     ) -> AskRequest {
         let now = self.core().clock.now();
         let ask = self.ask_now(Some(failure.report(now.saturating_sub(failed_at))), now);
-        let last_start_ms = ask.deadline_ms.saturating_sub(ms_up(self.least_attempt()));
+        // The decision has to come back, or a token is spent on an attempt that nobody can start any more.
+        let way_back_ms = ms_up(self.core().answer_within).min(ask.deadline_ms / WAY_BACK_AT_MOST);
+        let needs_ms = ms_up(self.least_attempt()).saturating_add(way_back_ms);
+        let last_start_ms = ask.deadline_ms.saturating_sub(needs_ms);
         AskRequest {
             earliest_ms: ms_up(not_before.saturating_sub(now)).min(last_start_ms),
             max_wait_ms: Some(max_delay_ms.min(last_start_ms)),
