@@ -33,6 +33,10 @@ impl fmt::Display for Fault {
             Self::NoAnswer => f.write_str("no usable answer"),
             Self::Busy(_) => f.write_str("it limits this client"),
             Self::Unavailable(_) => f.write_str("it is not ready, or going away"),
+            // What a server of something else answers.
+            Self::Rejected(status @ (200..=399 | 404 | 405)) => {
+                write!(f, "{status} is no answer of a damper server: is it one?")
+            }
             Self::Rejected(status) => write!(f, "it rejects this client's requests with {status}"),
         }
     }
