@@ -1,6 +1,7 @@
 //! The handle that a service holds.
 
 mod builder;
+mod drain;
 mod health;
 
 pub use builder::{BuildError, Builder};
@@ -8,7 +9,7 @@ pub use health::{Health, Reachability};
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{runtime::Handle as Runtime, time::timeout};
 
 use crate::{
     Dependency,
@@ -49,7 +50,7 @@ pub struct ShutdownReport {
     /// them makes another attempt: they end with [`StopReason::ShutDown`](crate::StopReason::ShutDown) when their
     /// wait is over, unless something else ends them before.
     pub abandoned: u64,
-    /// Attempts that were still running at the end of the shutdown. They go on unharmed; what they bring is counted,
+    /// Attempts that were still running when the limit was over. They go on unharmed; what they bring is counted,
     /// and delivered by another call of [`Damper::shutdown`].
     pub in_flight: u64,
 }
@@ -106,10 +107,14 @@ impl Damper {
     ///
     /// # Errors
     ///
-    /// [`FlushError`] if no server confirmed all of them within 5 s. An inert client has nothing to deliver.
+    /// [`FlushError`] if no server confirmed all of them within 5 s, and at once outside a tokio runtime, where nothing
+    /// can be sent. An inert client has nothing to deliver.
     pub async fn flush(&self) -> Result<(), FlushError> {
         if self.handle.core.switch == Switch::Inert {
             return Ok(());
+        }
+        if Runtime::try_current().is_err() {
+            return Err(FlushError);
         }
         // A sync that is under way comes first, and may be long in coming.
         match timeout(FLUSH_WITHIN, self.handle.core.sync()).await {
@@ -118,17 +123,24 @@ impl Damper {
         }
     }
 
-    /// Ends retries and background tasks, and delivers the totals within `limit`. Attempts go on unharmed, and
-    /// what is called later gets one attempt. Calling it again delivers what was counted since.
+    /// Ends retries and background tasks, waits for the attempts in flight, and delivers the totals, all within `limit`.
+    ///
+    /// It returns as soon as nothing is in flight and the server has confirmed everything, and at the limit at the
+    /// latest, with what is left: without a server, that is when it returns. Attempts go on unharmed, and what is
+    /// called later gets one attempt: callers who keep calling keep it busy until the limit, so stop them first.
+    /// Operations that wait for a retry are not waited for. Calling it again delivers what was counted since; with a
+    /// limit of zero it tries once and waits for nothing. Outside a tokio runtime nothing can be sent or waited for:
+    /// it returns at once.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let core = &self.handle.core;
         core.shut_down();
         self.handle.stop.send_replace(());
         let abandoned = core.all_dependencies().iter().map(|dependency| dependency.waiting()).sum();
-        let _ = timeout(limit, self.flush()).await;
+        if Runtime::try_current().is_ok() {
+            drain::drain(core, limit).await;
+        }
         let (delivered, undelivered) = core.delivery();
-        let in_flight = core.all_dependencies().iter().map(|dependency| dependency.counts.in_flight()).sum();
-        ShutdownReport { delivered, undelivered, abandoned, in_flight }
+        ShutdownReport { delivered, undelivered, abandoned, in_flight: drain::in_flight(core) }
     }
 
     /// What this client knows about the server.
