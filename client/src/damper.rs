@@ -21,6 +21,9 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client of one damper server. Cheap to clone; the background tasks end with its last clone and the last
 /// [`Dependency`].
+///
+/// It has to be used in a tokio runtime with time and I/O, as `enable_all` and `#[tokio::main]` make them. Without I/O
+/// no server is ever reached, which is logged once; without time, operations panic as all timers of tokio do.
 #[derive(Clone)]
 pub struct Damper {
     handle: Arc<Handle>,

@@ -1,5 +1,7 @@
 //! The transport over HTTP.
 
+mod io;
+
 use std::time::Duration;
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
@@ -80,7 +82,7 @@ impl Transport for Http {
 
     fn give_back(&self, token: String) -> BoxFuture<'static, ()> {
         let request = self.client.post(self.returns.clone()).json(&ReturnRequest { token });
-        async { drop(request.timeout(CONNECT_TIMEOUT).send().await) }.boxed()
+        async { drop(io::guarded(request.timeout(CONNECT_TIMEOUT).send()).await) }.boxed()
     }
 
     fn sync(&self, sync: &SyncRequest) -> BoxFuture<'static, Result<SyncResponse, Fault>> {
@@ -111,7 +113,7 @@ fn is_event_stream(response: &Response) -> bool {
 
 /// A response with a success status, or what its failure means.
 async fn send(request: RequestBuilder) -> Result<Response, Fault> {
-    let response = request.send().await.map_err(|error| match error.is_connect() {
+    let response = io::guarded(request.send()).await?.map_err(|error| match error.is_connect() {
         true => Fault::Unreachable,
         false => Fault::NoAnswer,
     })?;
