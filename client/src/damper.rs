@@ -59,7 +59,7 @@ pub struct ShutdownReport {
 }
 
 impl Damper {
-    /// A client of the server at `endpoint`, such as `http://127.0.0.1:7117`.
+    /// A client of the server at `endpoint`, such as `http://127.0.0.1:7117`; a path is kept, for servers behind a proxy.
     pub fn builder(endpoint: impl Into<String>) -> Builder {
         Builder::new(endpoint.into())
     }
@@ -82,7 +82,8 @@ impl Damper {
         Builder::inert()
     }
 
-    /// The dependency of this name: 1 to 128 bytes of printable text. The same name gives the same dependency.
+    /// The dependency of this name: 1 to 128 bytes of printable text, without white space at its ends. The same name
+    /// gives the same dependency.
     ///
     /// A name that cannot be one is a mistake that must not take the service down: it is logged once, and its
     /// operations get one attempt each and are not reported. So do those of a name beyond the first

@@ -25,8 +25,7 @@ const MAX_SYNC_BYTES: usize = 4 * 1024 * 1024;
 /// How long a busy server is left alone that does not say.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// A connection pool and the addresses of the calls.
-#[derive(Debug)]
+/// A connection pool and the addresses of the calls. They may hold a password, and are never printed.
 pub(crate) struct Http {
     client: Client,
     tokens: Url,
