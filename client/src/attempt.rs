@@ -123,11 +123,14 @@ impl Attempt {
     }
 
     /// The same key as a value for the header `Idempotency-Key`: a quoted string, as its draft has it. `None` too for a
-    /// key that such a string cannot hold, because it is not printable ASCII. Services that want it bare are sent
-    /// [the key](Self::idempotency_key) itself.
+    /// key that cannot be sent so, because it is empty or not printable ASCII: [`inject_key`](Self::inject_key) makes an
+    /// error of it. Services that want it bare are sent [the key](Self::idempotency_key) itself.
     #[must_use]
     pub fn idempotency_header(&self) -> Option<HeaderValue> {
-        context::string_item(self.idempotency_key()?)
+        match &self.life.idempotency {
+            Idempotency::Keyed(key) => key::quoted(key).ok(),
+            _ => None,
+        }
     }
 
     /// Its scope, for tasks that it spawns: what it calls itself is inside already.

@@ -15,7 +15,10 @@ use axum_core::{
     extract::FromRequestParts,
     response::{IntoResponse, Response},
 };
-use damper_protocol::problem::{MEDIA_TYPE, Problem, TYPE_PREFIX};
+use damper_protocol::{
+    FailureClass,
+    problem::{MEDIA_TYPE, Problem, TYPE_PREFIX},
+};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header, request::Parts};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -92,7 +95,7 @@ where
             inbound = inbound.capped(most);
         }
         if inbound.remaining() == Some(Duration::ZERO) {
-            let late = problem(StopReason::DeadlineTooShort, "the request came too late", None);
+            let late = problem(StopReason::DeadlineTooShort, "the request came too late", None, false);
             return Box::pin(async { Ok(late) });
         }
         let served = inbound.scope().run(self.inner.call(request));
@@ -101,10 +104,15 @@ where
 }
 
 /// Refusals are 429, what is unavailable is 503, both with `Retry-After`; what took too long is 504, and any other
-/// failure of a dependency 502. If this layer has retried, the response forbids its caller to do so again.
+/// failure of a dependency 502. If this layer has retried, or a repeat would be in vain or may do harm, the response
+/// forbids its caller to make one ([`CallError::forbids_retries`]).
 impl<E> IntoResponse for CallError<E> {
     fn into_response(self) -> Response {
-        let mut response = problem(self.reason, &self.to_string(), self.retry_after);
+        let passes = self.failure.as_ref().is_some_and(|failure| {
+            matches!(failure.class, FailureClass::Transient | FailureClass::RateLimited)
+        });
+        let retryable = passes && !self.forbids_retries;
+        let mut response = problem(self.reason, &self.to_string(), self.retry_after, retryable);
         if self.forbids_retries {
             refuse_retries(response.headers_mut());
         }
@@ -112,7 +120,7 @@ impl<E> IntoResponse for CallError<E> {
     }
 }
 
-fn problem(reason: StopReason, detail: &str, pause: Option<Duration>) -> Response {
+fn problem(reason: StopReason, detail: &str, pause: Option<Duration>, retryable: bool) -> Response {
     let status = status(reason);
     let comes_again = reason.is_refusal() || reason.is_unavailable();
     let pause = comes_again.then(|| pause.unwrap_or(COME_AGAIN));
@@ -122,7 +130,7 @@ fn problem(reason: StopReason, detail: &str, pause: Option<Duration>) -> Respons
         status: status.as_u16(),
         detail: detail.to_owned(),
         code: reason.as_str().to_owned(),
-        retryable: comes_again,
+        retryable,
         retry_after_ms: pause.map(crate::wire::ms_up),
         errors: Vec::new(),
     };
@@ -153,7 +161,7 @@ mod tests {
         for reason in StopReason::ALL {
             let kinds = [reason.is_refusal(), reason.is_unavailable(), reason.is_timeout()];
             assert!(kinds.iter().filter(|kind| **kind).count() <= 1, "{reason}");
-            let response = problem(*reason, "", Some(Duration::from_millis(1001)));
+            let response = problem(*reason, "", Some(Duration::from_millis(1001)), true);
             let says_when = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
             let told = matches!(response.status().as_u16(), 429 | 503);
             assert_eq!(says_when, told.then_some("2"), "{reason}");
@@ -161,18 +169,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_layer_that_has_retried_forbids_its_caller_to() {
+    async fn a_layer_says_whether_its_caller_may_retry() {
+        use damper_protocol::FailureClass as Class;
+        use http::HeaderName;
+
         use crate::{Damper, Failure, Idempotency, testing::FakeServer};
         let client = FakeServer::granting().client_of(Damper::builder("").seed(1));
         let operation = || client.dependency("d").operation("get").idempotency(Idempotency::Safe);
         let fails = |class| move |_| async move { Err::<(), _>(Failure::new(class)) };
-        let retried = operation().call(fails(damper_protocol::FailureClass::Transient)).await;
-        let once = operation().call(fails(damper_protocol::FailureClass::Fatal)).await;
-        for (outcome, forbids) in [(retried, true), (once, false)] {
+        let retried = operation().call(fails(Class::Transient)).await;
+        let in_vain = operation().call(fails(Class::Semantic)).await;
+        let owned = Inbound::from_headers(
+            &[("damper-context", "op=\"1\", n=1, max=3, depth=1, owner=\"a\"")]
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .into_iter()
+                .collect(),
+        );
+        let left_to_the_caller = owned.scope().run(operation().call(fails(Class::Transient))).await;
+        for (outcome, forbids) in [(retried, true), (in_vain, true), (left_to_the_caller, false)] {
             let response = outcome.unwrap_err().into_response();
             let said = response.headers().get("damper-retry").map(|value| value.to_str().unwrap());
             assert_eq!(said, forbids.then_some("no"));
             assert_eq!(response.headers().contains_key("x-should-retry"), forbids);
+            let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+            let problem: Problem = serde_json::from_slice(&body).unwrap();
+            assert_eq!(problem.retryable, !forbids, "{}", problem.code);
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Most dependencies of one client. What more are named get one attempt for each operation and are not reported.
-pub const MAX_DEPENDENCIES: usize = 1000;
+pub const MAX_DEPENDENCIES: usize = 250;
 
 /// What the environment allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub(crate) struct Core {
     /// When the server was last heard on a path that carries breaker states; nanoseconds plus one, 0 for never.
     heard: AtomicU64,
     shut_down: AtomicBool,
+    /// Wakes those who wait for what may not come any more.
+    switched: Notify,
     /// Retries are switched off while it runs.
     stilled: AtomicBool,
     /// The background tasks that run.
@@ -122,7 +124,8 @@ pub(crate) struct Status {
     /// It has been said that syncs fail or that the breaker towards the server has opened, and what failed has not
     /// worked since.
     pub(crate) away: bool,
-    syncs_fail: bool,
+    /// Syncs in a row that were not answered.
+    lost_syncs: u32,
     /// Dependencies of which it keeps no record.
     refused: usize,
     /// What the server rejects, by path: a mistake in the set-up, and no outage.
@@ -140,17 +143,17 @@ pub(crate) enum Path {
 impl Status {
     /// Whether the outage rules are in force. Where a probe may go out and nobody asks, nobody knows better.
     pub(crate) fn is_down(&self, now: Moment) -> bool {
-        self.syncs_fail || self.link.is_open(now)
+        self.lost_syncs > 0 || self.link.is_open(now)
     }
 
     /// The server answered. True if it is back: what failed before works, or is worth another try.
     fn heard(&mut self, path: Path) -> bool {
-        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.syncs_fail);
+        let syncs_work_again = path == Path::Sync && std::mem::take(&mut self.lost_syncs) > 0;
         let asks_work_again = path == Path::Ask && self.link.answered();
         if path != Path::Ask {
             self.link.heard(syncs_work_again);
         }
-        let is_back = (syncs_work_again || asks_work_again) && !self.syncs_fail;
+        let is_back = (syncs_work_again || asks_work_again) && self.lost_syncs == 0;
         is_back && std::mem::take(&mut self.away)
     }
 
@@ -160,7 +163,7 @@ impl Status {
             Path::Ask => self.link.failed(now),
             Path::Sync => {
                 self.link.missed(now);
-                self.syncs_fail = true;
+                self.lost_syncs = self.lost_syncs.saturating_add(1);
                 true
             }
             Path::Watch => false,
@@ -193,6 +196,7 @@ impl Core {
             ids: Count::default(),
             heard: AtomicU64::new(0),
             shut_down: AtomicBool::new(false),
+            switched: Notify::new(),
             stilled: AtomicBool::new(false),
             running: AtomicU8::new(0),
             told_of_deadline: AtomicBool::new(false),
@@ -250,6 +254,18 @@ impl Core {
 
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::Relaxed);
+        self.switched.notify_waiters();
+    }
+
+    /// Returns once a switch has made this true: the client's own, or its shutdown.
+    pub(crate) async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+        loop {
+            let switched = self.switched.notified();
+            if is_so(self) {
+                return;
+            }
+            switched.await;
+        }
     }
 
     /// Whether operations may retry at all.
@@ -260,6 +276,7 @@ impl Core {
     /// Switches retries off, or on again as far as the environment allows them.
     pub(crate) fn set_retries(&self, on: bool) {
         self.stilled.store(!on, Ordering::Relaxed);
+        self.switched.notify_waiters();
     }
 
     /// When the server was last heard.

@@ -49,9 +49,8 @@ pub struct ShutdownReport {
     pub delivered: usize,
     /// Dependencies whose latest totals no server has confirmed.
     pub undelivered: usize,
-    /// Operations that waited for a retry, asleep or for the server's decision, when the shutdown began. None of
-    /// them makes another attempt: they end with [`StopReason::ShutDown`](crate::StopReason::ShutDown) when their
-    /// wait is over, unless something else ends them before.
+    /// Operations that waited for a retry, asleep or for the server's decision, when the shutdown began. They end at
+    /// once, with [`StopReason::ShutDown`](crate::StopReason::ShutDown).
     pub abandoned: u64,
     /// Attempts that were still running when the limit was over. They go on unharmed; what they bring is counted,
     /// and delivered by another call of [`Damper::shutdown`].

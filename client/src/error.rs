@@ -105,6 +105,11 @@ impl StopReason {
         )
     }
 
+    /// True if a repeat by anybody would be in vain, or may do harm.
+    pub(crate) const fn is_final(self) -> bool {
+        matches!(self, Self::NotRetryable | Self::AmbiguousNotRepeatable | Self::DroppedByHook)
+    }
+
     /// True if the dependency cannot be used at the moment, or nobody may say so. A server that passes this on
     /// answers 503.
     #[must_use]
@@ -230,9 +235,10 @@ impl<E> CallError<E> {
         (rest, last)
     }
 
-    /// True if retries were spent here or further in, or whoever answered has forbidden them: a service that passes the
-    /// failure on has to forbid its own caller to retry ([`refuse_retries`](crate::refuse_retries)), or attempts
-    /// multiply. The axum response does.
+    /// True if retries were spent here or further in, if whoever answered has forbidden them, or if a repeat would be in
+    /// vain or may do harm: a service that passes the failure on has to forbid its own caller to retry
+    /// ([`refuse_retries`](crate::refuse_retries)), or attempts multiply, and a failure that is for good looks like
+    /// one that passes. The axum response does.
     #[must_use]
     pub const fn forbids_retries(&self) -> bool {
         self.forbids_retries

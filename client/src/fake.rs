@@ -146,6 +146,10 @@ impl Transport for Fake {
         let step = (self.script)(ask);
         let admitted = async move {
             sleep(step.admitted_after).await;
+            if let (Err(fault), true) = (&step.outcome, step.decided_after.is_zero()) {
+                // What is refused at once is not admitted first.
+                return Err(*fault);
+            }
             let decided = async move {
                 sleep(step.decided_after).await;
                 step.outcome

@@ -39,6 +39,8 @@ pub(crate) struct FirstGate {
     /// Time per attempt after it, until a server says something else.
     safe_interval_ns: AtomicU64,
     until_ns: AtomicU64,
+    /// From when on nothing is limited, if no server has said anything until then.
+    free_at_ns: AtomicU64,
     burst_milli: AtomicU64,
     taken_up_to_ns: AtomicU64,
     waiting: AtomicU32,
@@ -52,6 +54,7 @@ impl Default for FirstGate {
             interval_ns: AtomicU64::new(UNLIMITED),
             safe_interval_ns: AtomicU64::new(UNLIMITED),
             until_ns: AtomicU64::new(0),
+            free_at_ns: AtomicU64::new(u64::MAX),
             burst_milli: AtomicU64::new(0),
             taken_up_to_ns: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
@@ -86,7 +89,10 @@ impl FirstGate {
         let _ = self.taken_up_to_ns.fetch_update(Relaxed, Relaxed, kept);
         self.burst_milli.store(burst, Relaxed);
         self.safe_interval_ns.store(interval_ns(told.safe_per_s), Relaxed);
-        self.until_ns.store(now_ns.saturating_add(told.ttl_ms.saturating_mul(1_000_000)), Relaxed);
+        let until_ns = now_ns.saturating_add(told.ttl_ms.saturating_mul(1_000_000));
+        let safe_for_ns = told.safe_for_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
+        self.free_at_ns.store(until_ns.saturating_add(safe_for_ns), Relaxed);
+        self.until_ns.store(until_ns, Relaxed);
         self.interval_ns.store(new, Relaxed);
         self.changed.notify_waiters();
     }
@@ -163,6 +169,7 @@ impl FirstGate {
     fn interval_ns(&self, now: Moment) -> u64 {
         match self.interval_ns.load(Relaxed) {
             UNLIMITED => UNLIMITED,
+            _ if nanos(now) >= self.free_at_ns.load(Relaxed) => UNLIMITED,
             _ if nanos(now) >= self.until_ns.load(Relaxed) => self.safe_interval_ns.load(Relaxed),
             interval_ns => interval_ns,
         }
@@ -170,8 +177,8 @@ impl FirstGate {
 
     /// When the rate changes by itself, if it still will.
     fn lease_end(&self, now: Moment) -> Moment {
-        let until = Duration::from_nanos(self.until_ns.load(Relaxed));
-        if until > now { until } else { Moment::MAX }
+        let changes = [&self.until_ns, &self.free_at_ns].map(|at| Duration::from_nanos(at.load(Relaxed)));
+        changes.into_iter().find(|at| *at > now).unwrap_or(Moment::MAX)
     }
 }
 

@@ -91,16 +91,20 @@ impl Link {
 
     /// The server answered something else than an ask: a probe is worth its while. At once if the server `is_back`.
     pub(crate) fn heard(&mut self, is_back: bool) {
+        let Some(open) = &mut self.open else {
+            // Syncs that work end a row of failed syncs; a row of failed asks only an ask can end.
+            self.failures = self.asks;
+            return;
+        };
         if self.asks == 0 {
             *self = Self::default();
+            return;
         }
-        if let Some(open) = &mut self.open {
-            if is_back {
-                *open = Open { probe_at: Moment::ZERO, probes: 0, ..*open };
-            }
-            let next = open.since.saturating_add(PROBE_AGAIN.ceiling(open.probes.saturating_add(1)));
-            open.probe_at = open.probe_at.min(next);
+        if is_back {
+            *open = Open { probe_at: Moment::ZERO, probes: 0, ..*open };
         }
+        let next = open.since.saturating_add(PROBE_AGAIN.ceiling(open.probes.saturating_add(1)));
+        open.probe_at = open.probe_at.min(next);
     }
 }
 
@@ -190,5 +194,19 @@ mod tests {
         }
         link.heard(false);
         assert_eq!(link.admit(s(0)), Leave::Stay);
+    }
+
+    #[test]
+    fn a_sync_that_works_ends_the_row_of_those_that_did_not() {
+        let mut link = Link::default();
+        link.failed(s(0));
+        for day in 1..=10 {
+            link.missed(s(day * 86_400));
+            link.heard(true);
+        }
+        assert_eq!(link.admit(s(1_000_000)), Leave::Ask);
+        // The failed ask still counts.
+        (0..4).for_each(|_| link.missed(s(1_000_000)));
+        assert_eq!(link.admit(s(1_000_000)), Leave::Stay);
     }
 }

@@ -214,6 +214,10 @@ pub struct FirstAttempts {
     pub ttl_ms: u64,
     /// Attempts per second once the lease has ended without a server.
     pub safe_per_s: f64,
+    /// How long that rate holds then, in milliseconds: where no capacity is known, first attempts are free again
+    /// after it. Absent: until a server is back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safe_for_ms: Option<u64>,
 }
 
 /// One client's share of retries while no server answers.

@@ -1,6 +1,6 @@
 //! Where the headers of damper may go.
 
-use std::sync::Arc;
+use std::{net::Ipv6Addr, sync::Arc};
 
 use http::{HeaderMap, header, uri::Authority};
 
@@ -20,7 +20,7 @@ impl Hosts {
         I: IntoIterator,
         I::Item: AsRef<str>,
     {
-        Self::Listed(hosts.into_iter().map(|host| plain(host.as_ref())).collect())
+        Self::Listed(hosts.into_iter().map(|host| plain(&portless(host.as_ref()))).collect())
     }
 
     pub(crate) const fn is_none(&self) -> bool {
@@ -43,6 +43,18 @@ impl Hosts {
 fn of_headers(headers: &HeaderMap) -> Option<String> {
     let authority: Authority = headers.get(header::HOST)?.to_str().ok()?.parse().ok()?;
     Some(plain(authority.host()))
+}
+
+/// What is listed as it stands in a URI: without its port, and an IPv6 address in its brackets.
+fn portless(listed: &str) -> String {
+    if listed.parse::<Ipv6Addr>().is_ok() {
+        return format!("[{listed}]");
+    }
+    let host = listed.rsplit_once(':').filter(|(host, port)| {
+        let is_whole = !host.contains(':') || host.ends_with(']');
+        is_whole && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    host.map_or(listed, |(host, _)| host).to_owned()
 }
 
 /// A name with or without its last dot is the same.
@@ -88,6 +100,29 @@ mod tests {
             let headers = header.map(|value| (header::HOST, value.parse().unwrap())).into_iter().collect();
             assert_eq!(hosts.allow(host, &headers), told, "{host:?} {header:?}");
             assert!(Hosts::All.allow(host, &headers) && !Hosts::None.allow(host, &headers));
+        }
+    }
+
+    /// As it is listed, the host of the URI, and whether that is told.
+    #[test]
+    fn ports_do_not_count_in_the_list_either() {
+        let cases = [
+            ("stock.internal:8080", "stock.internal", true),
+            ("Stock.internal.:8080", "stock.internal", true),
+            (".internal:8080", "stock.internal", true),
+            ("10.0.0.7:80", "10.0.0.7", true),
+            ("[::1]:80", "[::1]", true),
+            ("[FD00::7]:80", "[fd00::7]", true),
+            ("::1", "[::1]", true),
+            ("fd00::8080", "[fd00::8080]", true),
+            ("fd00::8080", "[fd00::]", false),
+            ("[fd00::80]", "[fd00::80]", true),
+            ("stock.internal:http", "stock.internal", false),
+            ("a:1:2", "a:1", false),
+            (":80", "stock.internal", false),
+        ];
+        for (listed, host, told) in cases {
+            assert_eq!(Hosts::listed([listed]).allow(Some(host), &HeaderMap::new()), told, "{listed} {host}");
         }
     }
 }

@@ -117,8 +117,8 @@ impl StatusRules {
         failure.unread = failure.unread.saturating_add(directive.unread);
         match directive.retry {
             Some(false) => failure.veto(),
-            Some(true) => lift(&mut failure),
-            None => {}
+            Some(true) if !failure.is_vetoed() => lift(&mut failure),
+            _ => {}
         }
         Some(failure)
     }
@@ -159,7 +159,8 @@ fn read_nack(failure: &mut Failure, status: StatusCode, headers: &HeaderMap) {
     }
 }
 
-/// The dependency knows better what its failure means; whether a repeat does harm is another question.
+/// The dependency knows better what its failure means, unless it has forbidden a repeat too; whether a repeat does harm
+/// is another question.
 fn lift(failure: &mut Failure) {
     failure.do_not_retry = false;
     failure.unclassified = false;

@@ -35,12 +35,12 @@ impl Core {
         if leave == Leave::Stay {
             return Answer::CircuitOpen;
         }
-        let mut outcome = self.ask_once(&ask).await;
+        let mut outcome = self.ask_once(&ask, leave).await;
         if outcome == Some(Err(Fault::NoAnswer)) && leave == Leave::Ask {
             shorten(&mut ask, self.clock.now().saturating_sub(asked_at));
             if self.leaves_time(&ask) {
                 // Silence until the deadline says no more than the first silence did.
-                outcome = self.ask_once(&ask).await.or(outcome);
+                outcome = self.ask_once(&ask, leave).await.or(outcome);
             }
         }
         match &outcome {
@@ -64,13 +64,17 @@ impl Core {
         Duration::from_millis(ask.deadline_ms) >= self.answer_within.saturating_add(attempt)
     }
 
-    /// One request. `None` if the operation's deadline passed before the server's time was up.
-    async fn ask_once(&self, ask: &AskRequest) -> Option<Result<AskResponse, Fault>> {
+    /// One request. `None` if the operation's deadline passed before the server's time was up. A probe has found out
+    /// once it is admitted: others need not wait for its decision, which may take its time in the delay queue.
+    async fn ask_once(&self, ask: &AskRequest, leave: Leave) -> Option<Result<AskResponse, Fault>> {
         let deadline = self.clock.now().saturating_add(Duration::from_millis(ask.deadline_ms));
         let window = Duration::from_millis(ask.max_wait_ms.unwrap_or_default());
         let ends_at = self.clock.now().saturating_add(window).saturating_add(self.answer_within);
         match self.within(self.answer_within, deadline, self.transport.ask(ask)).await? {
             Ok(pending) => {
+                if leave == Leave::Probe {
+                    self.answered(Path::Ask);
+                }
                 let left = ends_at.saturating_sub(self.clock.now());
                 self.within(left, deadline, pending).await
             }

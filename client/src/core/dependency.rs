@@ -217,6 +217,11 @@ impl DependencyState {
         self.probes.lock().clone()
     }
 
+    /// Drops the results of probes that wait for a sync; returns how many.
+    pub(crate) fn forget_probes(&self) -> usize {
+        std::mem::take(&mut *self.probes.lock()).len()
+    }
+
     /// The server has counted this report. The results of probes that it carried were the oldest.
     pub(crate) fn delivered(&self, report: SyncDependency) {
         *self.acked.lock() = Some(report.totals);

@@ -1,12 +1,16 @@
 //! The periodic exchange: totals up, states and policies down.
 
+mod parts;
+
 use std::{sync::Arc, time::Duration};
 
 use damper_protocol::{SyncDependency, SyncRequest, SyncResponse};
 use fastrand::Rng;
 use tokio::{sync::watch::Receiver, time::timeout};
 
-use super::{Core, DependencyState, Path, Switch, tasks::Running};
+pub(super) use parts::Parts;
+
+use super::{Core, DependencyState, Path, Status, Switch, tasks::Running};
 use crate::{
     backoff::{Backoff, uniform},
     clock::Moment,
@@ -26,30 +30,14 @@ const SYNC_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take while the server is away: a hung server must not hide its successor.
 const RETRY_WITHIN: Duration = Duration::from_secs(1);
 
+/// While it is away, each sync of so many has the full time all the same: the server may be there, and slow.
+const PATIENT_EVERY: u32 = 3;
+
 /// Waits after syncs that the server rejects: a mistake in the set-up, which no haste mends.
 const REJECTED: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(30) };
 
 /// The server's word for a request that has to be split.
 const TOO_LARGE: Fault = Fault::Rejected(413);
-
-/// After so many syncs that were taken whole, a request may hold an eighth more. What was too large need not be so for
-/// ever: a proxy's limit is raised, long names are gone. Finding out costs one refused request a minute at most.
-const GROWS_AFTER: u32 = 60;
-
-/// How reports are cut. Whoever holds it may sync: one at a time.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    /// Most dependencies in one request: as many as there are, until the server finds that too large.
-    most_in_part: usize,
-    /// Syncs taken whole since that last changed.
-    taken: u32,
-}
-
-impl Default for Parts {
-    fn default() -> Self {
-        Self { most_in_part: usize::MAX, taken: 0 }
-    }
-}
 
 /// Syncs until the last handle is gone, and once more then.
 pub(super) async fn run(running: Running, mut stop: Receiver<()>) {
@@ -107,24 +95,22 @@ impl Core {
     pub(crate) async fn sync(&self) -> Result<Synced, Fault> {
         let mut parts = self.parts.lock().await;
         let now = self.clock.now();
-        let dependencies = self.all_dependencies();
+        let mut dependencies = self.all_dependencies();
+        let together = parts.sort(&mut dependencies);
         dependencies.iter().for_each(|dependency| dependency.sample(now));
         // All parts speak of the life of the server that was known before the first.
         let epoch = self.status.lock().epoch.clone();
         let (mut left, mut outcome) = (dependencies.as_slice(), Ok(Synced { next: EVERY, refused: 0 }));
         loop {
-            let (part, rest) = left.split_at(left.len().min(parts.most_in_part));
+            let (part, rest) = left.split_at(parts.next(left.len(), dependencies.len() - together));
             match self.exchange(part, epoch.as_deref(), now).await {
                 Ok(synced) => outcome = outcome.map(|before: Synced| before.and(synced)),
-                Err(TOO_LARGE) if part.len() > 1 => {
-                    parts.shrink(part.len());
-                    continue;
-                }
+                Err(TOO_LARGE) if parts.shrink(part) => continue,
                 Err(fault) => outcome = Err(fault),
             }
             left = rest;
             if left.is_empty() || outcome.is_err_and(|fault| fault != TOO_LARGE) {
-                parts.taken(dependencies.len(), outcome.is_ok());
+                parts.taken(together, outcome.err());
                 let synced = outcome.inspect_err(|fault| self.faulted(Path::Sync, *fault))?;
                 self.note_refused(synced.refused);
                 return Ok(synced);
@@ -139,8 +125,8 @@ impl Core {
         now: Moment,
     ) -> Result<Synced, Fault> {
         let request = self.report(part, epoch, now);
-        let within = if self.status.lock().away { RETRY_WITHIN } else { SYNC_WITHIN };
-        let answer = timeout(within, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
+        let patience = self.status.lock().patience();
+        let answer = timeout(patience, self.transport.sync(&request)).await.unwrap_or(Err(Fault::NoAnswer));
         let response = answer?;
         let refused = take_over(part, request, &response);
         Ok(Synced { next: self.synced(part, epoch, &response), refused })
@@ -190,7 +176,8 @@ impl Core {
             (0, 1..) => tracing::warn!(
                 target: "damper",
                 refused,
-                "the server keeps no record of some dependencies: their totals stay undelivered; see its limits"
+                "the server keeps no record of some dependencies: it refuses retries on them, and their totals stay \
+                 undelivered; see its max_dependencies and unknown_dependencies"
             ),
             (1.., 0) => {
                 tracing::info!(target: "damper", "the server keeps a record of all dependencies again");
@@ -207,20 +194,12 @@ impl Core {
     }
 }
 
-impl Parts {
-    /// A request about so many was too large.
-    fn shrink(&mut self, refused: usize) {
-        (self.most_in_part, self.taken) = (refused / 2, 0);
-    }
-
-    /// A sync about `all` dependencies is over.
-    fn taken(&mut self, all: usize, whole: bool) {
-        if !whole || self.most_in_part >= all {
-            return;
-        }
-        self.taken += 1;
-        if self.taken >= GROWS_AFTER {
-            (self.most_in_part, self.taken) = (self.most_in_part + (self.most_in_part / 8).max(1), 0);
+impl Status {
+    /// How long the next sync may take.
+    fn patience(&self) -> Duration {
+        match self.away && self.lost_syncs % PATIENT_EVERY != PATIENT_EVERY - 1 {
+            true => RETRY_WITHIN,
+            false => SYNC_WITHIN,
         }
     }
 }

@@ -186,10 +186,10 @@ impl Builder {
     /// Two switches of the environment are honoured, with the word `true` in any case: `DAMPER_DISABLED` makes
     /// the client [inert](Damper::inert), `DAMPER_NO_RETRY` leaves counting and reporting on and retries off.
     /// `DAMPER_MODE` is `enforce`; `observe`, in which everything is asked and counted and no refusal obeyed, the
-    /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS` bounds the attempts of
-    /// every operation, as [`max_attempts`](Self::max_attempts) does: a number up to 4294967295, of which 0 counts as
-    /// 1. The strictest of all wins. Any other value, such as `1` or `yes` for a switch, is ignored with a warning, and so is one that is not UTF-8. An inert client looks at nothing else: a switch
-    /// gets a service started whatever is wrong with its set-up.
+    /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS`, a number up to 4294967295,
+    /// bounds the attempts of every operation as [`max_attempts`](Self::max_attempts) does. The strictest of all wins.
+    /// Any other value, such as `1` or `yes` for a switch, is ignored with a warning, and so is one that is not UTF-8.
+    /// An inert client looks at nothing else: a switch gets a service started whatever is wrong with its set-up.
     ///
     /// # Errors
     ///
@@ -328,11 +328,10 @@ impl fmt::Debug for Builder {
 
 #[cfg(test)]
 mod tests {
-    use std::{io, sync::Mutex};
-
-    use tracing_subscriber::fmt::MakeWriter;
+    use tracing::Level;
 
     use super::*;
+    use crate::tests::logs::Logs;
 
     fn env(disabled: &'static str, no_retry: &'static str) -> Switch {
         let value = |on: &str| Some(on.to_owned()).filter(|on| !on.is_empty());
@@ -423,13 +422,13 @@ mod tests {
     fn a_variable_that_is_not_utf_8_is_ignored_with_a_warning() {
         use std::os::unix::ffi::OsStringExt;
 
-        let (logs, _guard) = crate::tests::logs::Logs::of_this_thread();
+        let (logs, _guard) = Logs::of_this_thread();
         assert_eq!(readable("DAMPER_TENANT", Ok("t".to_owned())), Some("t".to_owned()));
         assert_eq!(readable("DAMPER_TENANT", Err(VarError::NotPresent)), None);
         assert!(logs.take().is_empty());
         let odd = std::ffi::OsString::from_vec(vec![b't', 0xff]);
         assert_eq!(readable("DAMPER_TENANT", Err(VarError::NotUnicode(odd))), None);
-        let expected = (tracing::Level::WARN, "ignored: its value is not UTF-8".to_owned());
+        let expected = (Level::WARN, "ignored: its value is not UTF-8".to_owned());
         assert_eq!(logs.take(), [expected]);
     }
 
@@ -450,51 +449,18 @@ mod tests {
 
     #[test]
     fn a_variable_that_is_set_and_empty_is_none_and_the_log_says_so() {
-        let log = Log::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
-        let builder = tracing::subscriber::with_default(subscriber, || {
-            Builder::from_env(Box::new(|_| Some(String::new())))
-        });
+        let (logs, _guard) = Logs::of_this_thread();
+        let builder = Builder::from_env(Box::new(|_| Some(String::new())));
         assert_eq!((builder.endpoint.as_str(), &builder.tenant), ("http://127.0.0.1:7117", &None));
         let error = builder.build().unwrap_err();
         assert!(
             matches!(error, BuildError::CredentialFile { .. }),
             "none at all would be a surprise: {error}"
         );
-        let log = log.text();
         for name in ["DAMPER_ENDPOINT", "DAMPER_TENANT"] {
-            let line = log.lines().find(|line| line.contains(name)).unwrap();
-            assert!(line.contains("WARN") && line.contains("set and empty"), "{log}");
+            assert_eq!(logs.count(Level::WARN, "name", name), 1, "{name}");
         }
-    }
-
-    /// What was logged.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Log {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
-
-    impl MakeWriter<'_> for Log {
-        type Writer = Self;
-
-        fn make_writer(&self) -> Self {
-            self.clone()
-        }
-    }
-
-    impl io::Write for Log {
-        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(line);
-            Ok(line.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
+        assert!(logs.take().iter().all(|(_, message)| message.contains("set and empty")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ const fn ms(ms: u64) -> Moment {
 }
 
 fn lease(per_s: f64, burst: f64) -> FirstAttempts {
-    FirstAttempts { per_s, burst, ttl_ms: 5000, safe_per_s: per_s / 10.0 }
+    FirstAttempts { per_s, burst, ttl_ms: 5000, safe_per_s: per_s / 10.0, safe_for_ms: None }
 }
 
 fn passed(gate: &FirstGate, from_ms: u64, to_ms: u64) -> usize {
@@ -128,7 +128,7 @@ async fn a_line_moves_on_when_the_lease_changes_or_its_head_goes_away() {
 #[tokio::test(start_paused = true)]
 async fn who_waits_when_the_lease_ends_goes_on_at_the_safe_rate() {
     let (gate, clock) = (FirstGate::default(), Clock::start());
-    let told = FirstAttempts { per_s: 0.1, burst: 1.0, ttl_ms: 2000, safe_per_s: 1.0 };
+    let told = FirstAttempts { per_s: 0.1, burst: 1.0, ttl_ms: 2000, safe_per_s: 1.0, safe_for_ms: None };
     gate.lease(told, clock.now(), &mut fastrand::Rng::with_seed(1));
     assert!(gate.pass(clock, None).await);
     assert_eq!(clock.now().as_millis(), 2000);
@@ -199,4 +199,23 @@ fn a_fleet_that_was_stopped_does_not_start_as_one() {
         })
         .count();
     assert!((70..=130).contains(&started), "a tenth per second of a thousand: {started}");
+}
+
+/// Nobody stands behind a rate that was leased while a dependency recovered, once its server has been silent.
+#[tokio::test(start_paused = true)]
+async fn a_safe_rate_without_a_capacity_ends() {
+    let (gate, clock) = (FirstGate::default(), Clock::start());
+    let ramp =
+        FirstAttempts { per_s: 0.1, burst: 0.0, ttl_ms: 3000, safe_per_s: 2.0, safe_for_ms: Some(30_000) };
+    gate.lease(ramp, clock.now(), &mut fastrand::Rng::with_seed(1));
+    let mut passed = [0; 40];
+    for second in &mut passed {
+        for _ in 0..20 {
+            *second += u32::from(gate.try_pass(clock.now()));
+            tokio::time::sleep(ms(50)).await;
+        }
+    }
+    assert!(passed[..3].iter().sum::<u32>() <= 1, "{passed:?}");
+    assert!(passed[4..32].iter().all(|passed| (1..=3).contains(passed)), "{passed:?}");
+    assert!(passed[34..].iter().all(|passed| *passed == 20), "{passed:?}");
 }

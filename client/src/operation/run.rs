@@ -278,7 +278,7 @@ impl Run {
             ambiguous,
             recovery,
             retry_after: None,
-            forbids_retries: self.has_spent() || is_vetoed,
+            forbids_retries: self.has_spent() || is_vetoed || reason.is_final(),
             history,
         }
     }

@@ -177,8 +177,13 @@ async fn only_an_answer_makes_a_probe_healthy() {
 async fn who_waited_for_a_turn_asks_for_a_probe_like_everybody() {
     let fake = Fake::new(|_| Step::at_once(Ok(answer(Decision::Shed, Reason::BreakerHalfOpen))));
     *fake.told.lock() = Some(told(|told| {
-        told.first =
-            Some(damper_protocol::FirstAttempts { per_s: 1.0, burst: 1.0, ttl_ms: 60_000, safe_per_s: 1.0 });
+        told.first = Some(damper_protocol::FirstAttempts {
+            per_s: 1.0,
+            burst: 1.0,
+            ttl_ms: 60_000,
+            safe_per_s: 1.0,
+            safe_for_ms: None,
+        });
     }));
     let damper = client(&fake);
     synced(&damper).await;

@@ -17,6 +17,8 @@ struct Shared {
     largest: Mutex<usize>,
     syncs: Mutex<Vec<SyncRequest>>,
     refused: Mutex<Option<String>>,
+    /// Most results of probes in one report.
+    most_probes: Mutex<usize>,
     /// Syncs that it found too large.
     too_large: Mutex<u64>,
 }
@@ -29,6 +31,7 @@ impl Shared {
             largest: Mutex::new(usize::MAX),
             syncs: Mutex::default(),
             refused: Mutex::default(),
+            most_probes: Mutex::new(usize::MAX),
             too_large: Mutex::default(),
         };
         server.rise();
@@ -48,6 +51,8 @@ impl Shared {
         let _alive = self.life.read().as_ref().ok_or(Fault::Unreachable)?;
         let names: Vec<&String> = sync.dependencies.keys().collect();
         let refused = self.refused.lock().as_ref().is_some_and(|name| names.contains(&name));
+        let probes = sync.dependencies.values().flat_map(|told| &told.probes).map(Vec::len).max();
+        let refused = refused || probes.unwrap_or_default() > *self.most_probes.lock();
         if names.len() > *self.largest.lock() || refused {
             *self.too_large.lock() += 1;
             return Err(Fault::Rejected(413));
@@ -257,6 +262,47 @@ async fn one_report_that_is_too_large_alone_does_not_stop_the_others() {
     assert_eq!(damper.health().server, crate::Reachability::Rejected(413));
     let report = damper.shutdown(ms(1000)).await;
     assert_eq!((report.delivered, report.undelivered), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_report_that_is_too_large_alone_does_not_cut_up_the_others() {
+    const NAMES: usize = 40;
+    let server = Shared::start();
+    let damper = client_of(&server);
+    for number in 0..NAMES {
+        call(safe(&damper.dependency(&format!("d{number}"))), vec![]).await.unwrap();
+    }
+    let requests = async |seconds: u64| {
+        server.syncs.lock().clear();
+        *server.too_large.lock() = 0;
+        tokio::time::sleep(ms(seconds * 1000)).await;
+        (server.syncs.lock().len() as u64, *server.too_large.lock())
+    };
+    *server.refused.lock() = Some("d7".to_owned());
+    requests(10).await;
+    assert_eq!(requests(300).await, (300, 300), "the others in one request, and the one that is refused");
+    *server.refused.lock() = None;
+    requests(70).await;
+    assert_eq!(requests(10).await, (10, 0));
+    assert_eq!(server.syncs.lock()[0].dependencies.len(), NAMES, "it is one of them again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_probes_that_nobody_takes_are_dropped() {
+    let server = Shared::start();
+    let damper = client_of(&server);
+    for name in ["a", "b", "c", "d"] {
+        call(safe(&damper.dependency(name)), vec![]).await.unwrap();
+    }
+    *server.most_probes.lock() = 100;
+    (0..101).for_each(|number| damper.dependency("d").pair.state.probed(format!("t{number}"), true));
+    damper.flush().await.unwrap_err();
+    damper.flush().await.unwrap();
+    assert_eq!(damper.dependency("d").pair.handle.core.delivery(), (4, 0));
+    damper.dependency("d").pair.state.probed("t".to_owned(), true);
+    damper.flush().await.unwrap();
+    let probes = |sync: &SyncRequest| Some(sync.dependencies.get("d")?.probes.as_ref()?.len());
+    assert_eq!(server.syncs.lock().iter().rev().find_map(probes), Some(1), "later ones are reported");
 }
 
 fn client_of(server: &Arc<Shared>) -> Damper {

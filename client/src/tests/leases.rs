@@ -5,7 +5,9 @@ use damper_protocol::FirstAttempts;
 use super::*;
 
 fn leased(per_s: f64, safe_per_s: f64) -> SyncedDependency {
-    told(|told| told.first = Some(FirstAttempts { per_s, burst: 1.0, ttl_ms: 5000, safe_per_s }))
+    told(|told| {
+        told.first = Some(FirstAttempts { per_s, burst: 1.0, ttl_ms: 5000, safe_per_s, safe_for_ms: None });
+    })
 }
 
 /// A client whose server leases first attempts, after its first sync.

@@ -292,7 +292,7 @@ async fn a_shutdown_in_no_time_says_what_it_leaves_behind() {
     for operation in under_way {
         assert_eq!(operation.await.unwrap(), StopReason::ShutDown);
     }
-    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "the token came back");
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 0), "the one ask was left");
     assert_eq!(dependency.totals().physical, 4, "no retry");
     let report = damper.shutdown(ms(1000)).await;
     let expected = crate::ShutdownReport { delivered: 1, undelivered: 0, abandoned: 0, in_flight: 0 };
@@ -331,13 +331,15 @@ async fn the_kill_switch_stops_retries_that_wait_and_can_be_turned_back() {
     let under_way = three_under_way(&dependency).await;
     damper.set_retries(false);
     assert!(damper.health().retries_off);
-    let asks = fake.asks.lock().len();
+    let (asks, start) = (fake.asks.lock().len(), Instant::now());
     for operation in under_way {
+        let in_attempt = start.elapsed() > ms(0);
         assert_eq!(operation.await.unwrap(), StopReason::RetriesOff);
+        assert!(!in_attempt, "nobody waits for what does not come");
     }
     let error = call(safe(&dependency), vec![transient()]).await.unwrap_err();
     assert_eq!((error.reason, error.attempts), (StopReason::RetriesOff, 1));
-    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 1), "nobody asks");
+    assert_eq!((fake.asks.lock().len(), fake.returned.lock().len()), (asks, 0), "nobody asks, or is granted");
     assert_eq!(dependency.totals().physical, 4, "no retry");
     damper.flush().await.unwrap();
     damper.set_retries(true);
@@ -356,7 +358,7 @@ async fn the_kill_switch_turns_nothing_on_that_the_environment_turned_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_a_thousand_dependencies_and_one_line_about_more() {
+async fn the_table_of_dependencies_is_bounded_with_one_line_about_more() {
     let (logs, _guard) = Logs::of_this_thread();
     let fake = Fake::new(|_| Step::at_once(Ok(granted())));
     let damper = client(&fake);
@@ -434,4 +436,36 @@ async fn nothing_of_an_attempt_outlives_its_timeout() {
         },
     );
     outcome.await.unwrap();
+}
+
+/// A service that drains: what its client knew when it was shut down gets older and never better.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_shut_down_holds_no_first_attempt_up() {
+    let closed = damper_protocol::FirstAttempts {
+        per_s: 0.0,
+        burst: 0.0,
+        ttl_ms: 600_000,
+        safe_per_s: 0.0,
+        safe_for_ms: None,
+    };
+    let open = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 600_000 };
+    for (first, breaker) in [(Some(closed), BreakerView::default()), (None, open), (Some(closed), open)] {
+        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+        let damper = client(&fake);
+        synced(&damper).await;
+        *fake.told.lock() = Some(told(|told| (told.first, told.breaker) = (first, breaker)));
+        damper.flush().await.unwrap();
+        let dependency = damper.dependency("d");
+        let waits = tokio::spawn(call(safe(&dependency).deadline(ms(60_000)), vec![]));
+        tokio::time::sleep(ms(100)).await;
+        assert_eq!(dependency.totals().physical, 1, "held up until then");
+        let start = Instant::now();
+        damper.shutdown(ms(1000)).await;
+        let waited = waits.await.unwrap();
+        assert!(waited.is_ok() || breaker.state == BreakerState::Open, "{waited:?}");
+        for _ in 0..10 {
+            assert_eq!(call(safe(&dependency), vec![]).await.unwrap(), 1);
+        }
+        assert!(start.elapsed() <= ms(1000), "{:?}", start.elapsed());
+    }
 }

@@ -285,7 +285,7 @@ async fn baggage_without_room_is_skipped_and_counted() {
 
 /// The request's caller owns the retries: a connection refused twice is no reason to forbid it to retry.
 #[tokio::test(start_paused = true)]
-async fn only_an_owner_has_retried() {
+async fn only_an_owner_forbids_its_caller_to_retry() {
     let damper = client(&granting());
     let (dependency, attempts) = (damper.dependency("d"), AtomicU32::new(0));
     let mut headers = HeaderMap::new();
@@ -299,8 +299,6 @@ async fn only_an_owner_has_retried() {
         (error.reason, error.attempts, error.forbids_retries),
         (StopReason::AttemptsExhausted, 4, true)
     );
-    let once = call(safe(&dependency), vec![Failure::new(FailureClass::Fatal)]).await.unwrap_err();
-    assert!(!once.forbids_retries);
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,9 +409,26 @@ async fn failing_again(dependency: &Dependency, attempts: &AtomicU32) -> Result<
 #[tokio::test(start_paused = true)]
 async fn a_veto_is_passed_on() {
     let dependency = client(&granting()).dependency("d");
-    let internal = Failure::from_http(http::StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new()).unwrap();
-    for (failure, forbids) in [(transient().never_retried(), true), (internal, false)] {
-        let error = call(safe(&dependency), vec![failure]).await.unwrap_err();
-        assert_eq!((error.reason, error.forbids_retries()), (StopReason::NotRetryable, forbids));
+    let not_found = Failure::from_http(http::StatusCode::NOT_FOUND, &HeaderMap::new()).unwrap();
+    let mut busy = Failure::from_http(http::StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::new()).unwrap();
+    for (failure, idempotency, reason, forbids) in [
+        (transient().never_retried(), Idempotency::Safe, StopReason::NotRetryable, true),
+        (not_found, Idempotency::Safe, StopReason::NotRetryable, true),
+        (busy.clone(), Idempotency::Unsafe, StopReason::AmbiguousNotRepeatable, true),
+        (busy.clone(), Idempotency::Safe, StopReason::DeadlineTooShort, false),
+        (
+            {
+                busy.veto();
+                busy
+            },
+            Idempotency::Safe,
+            StopReason::NotRetryable,
+            true,
+        ),
+    ] {
+        let enough = if reason == StopReason::DeadlineTooShort { ms(1) } else { ms(10_000) };
+        let operation = dependency.operation("o").idempotency(idempotency).deadline(enough);
+        let error = call(operation, vec![failure]).await.unwrap_err();
+        assert_eq!((error.reason, error.forbids_retries()), (reason, forbids));
     }
 }

@@ -290,6 +290,32 @@ async fn an_outage_that_only_asks_noticed_is_over_for_an_idle_client_too() {
     assert_eq!(damper.health().server, crate::Reachability::Down);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_waits_for_its_token_keeps_nobody_else_back() {
+    let works = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let does = Arc::clone(&works);
+    let fake = Fake::new(move |_| match does.load(Ordering::Relaxed) {
+        true => Step { decided_after: ms(2000), ..Step::at_once(Ok(granted())) },
+        false => Step::at_once(Err(Fault::Unreachable)),
+    });
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    for _ in 0..6 {
+        call(safe(&dependency), vec![transient()]).await.unwrap_err();
+    }
+    works.store(true, Ordering::Relaxed);
+    tokio::time::sleep(ms(31_000)).await;
+    let asks = fake.asks.lock().len();
+    let probe = tokio::spawn(call(safe(&dependency), vec![transient()]));
+    while fake.asks.lock().len() == asks {
+        tokio::time::sleep(ms(1)).await;
+    }
+    tokio::time::sleep(ms(1)).await;
+    assert!(!probe.is_finished());
+    assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2, "admitted too");
+    assert_eq!((probe.await.unwrap().unwrap(), fake.asks.lock().len()), (2, asks + 2));
+}
+
 /// What was in trouble when the server was last heard is left alone after half a minute.
 #[tokio::test(start_paused = true)]
 async fn the_emergency_budget_of_a_dependency_in_trouble_fades_away() {

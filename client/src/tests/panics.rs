@@ -1,5 +1,7 @@
 //! Panics in what the caller brought along.
 
+use std::collections::BTreeMap;
+
 use damper_protocol::{AskRequest, Mode, SyncRequest, SyncResponse};
 use futures_util::future::BoxFuture;
 
@@ -9,35 +11,39 @@ use crate::{
     transport::{Bytestream, Pending},
 };
 
-/// One that panics whatever it is told, and counts how often.
+/// One that panics whatever it is told, and counts how often by method.
 #[derive(Clone, Default)]
-struct Clumsy(Arc<AtomicU32>);
+struct Clumsy(Arc<Mutex<BTreeMap<&'static str, u32>>>);
 
 impl Clumsy {
-    fn panics(&self) -> ! {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn panics(&self, method: &'static str) -> ! {
+        *self.0.lock().entry(method).or_default() += 1;
         panic!("clumsy")
+    }
+
+    fn counts<const N: usize>(&self, methods: [&'static str; N]) -> [u32; N] {
+        methods.map(|method| self.0.lock().get(method).copied().unwrap_or_default())
     }
 }
 
 impl Observer for Clumsy {
     fn attempt_started(&self, _: &str, _: u32) {
-        self.panics()
+        self.panics("attempt_started")
     }
     fn granted(&self, _: &str, _: Reason, _: Duration) {
-        self.panics()
+        self.panics("granted")
     }
     fn stopped(&self, _: &str, _: StopReason) {
-        self.panics()
+        self.panics("stopped")
     }
     fn breaker_changed(&self, _: &str, _: BreakerState) {
-        self.panics()
+        self.panics("breaker_changed")
     }
     fn mode_changed(&self, _: Mode) {
-        self.panics()
+        self.panics("mode_changed")
     }
     fn succeeded(&self, _: &str, _: u32) {
-        self.panics()
+        self.panics("succeeded")
     }
 }
 
@@ -52,7 +58,8 @@ async fn a_panic_in_an_observer_harms_neither_operations_nor_tasks() {
     let damper = Damper::builder("").observer(clumsy.clone()).build_over(transport, Switch::On);
     let dependency = damper.dependency("d");
     assert_eq!(call(safe(&dependency), vec![transient()]).await.unwrap(), 2);
-    assert_eq!(clumsy.0.load(Ordering::Relaxed), 4, "two starts, a grant, a success");
+    let of_operations = ["attempt_started", "granted", "succeeded", "stopped"];
+    assert_eq!(clumsy.counts(of_operations), [2, 1, 1, 0]);
     for (mode, version) in [(Mode::Learning, 4), (Mode::Normal, 5), (Mode::Degraded, 6)] {
         *fake.mode.lock() = mode;
         let state = if version % 2 == 0 { BreakerState::HalfOpen } else { BreakerState::Closed };
@@ -60,7 +67,10 @@ async fn a_panic_in_an_observer_harms_neither_operations_nor_tasks() {
         tokio::time::sleep(ms(2000)).await;
         let _ = call(safe(&dependency), vec![]).await;
     }
-    assert!(clumsy.0.load(Ordering::Relaxed) >= 4 + 3 + 3, "modes and breakers too");
+    assert_eq!(clumsy.counts(of_operations), [5, 3, 4, 0], "two of them were probes");
+    assert_eq!(clumsy.counts(["mode_changed", "breaker_changed"]), [3, 3]);
+    call(safe(&dependency), vec![Failure::new(FailureClass::Semantic)]).await.unwrap_err();
+    assert_eq!(clumsy.counts(of_operations), [6, 4, 4, 1]);
     let totals = dependency.totals();
     assert_eq!((totals.failures.fatal, totals.abandoned, totals.success), (0, 0, 4));
     assert_eq!(

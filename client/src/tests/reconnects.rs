@@ -6,12 +6,15 @@ use damper_protocol::{AskRequest, Mode, SyncRequest, SyncResponse};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use hyper::body::Bytes;
 use tokio::runtime::{Builder, Runtime};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing::Level;
 
 use super::*;
 use crate::{
     fake::Stream,
-    tests::watch::{breaker, watching},
+    tests::{
+        logs::Logs,
+        watch::{breaker, watching},
+    },
     transport::{Bytestream, Pending},
     view::View,
 };
@@ -51,24 +54,12 @@ async fn a_stream_may_break_at_every_byte() {
     }
 }
 
-/// Counts what is logged about paths to the server, by level.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<BTreeMap<tracing::Level, u32>>>);
-
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Lines {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
-        if event.fields().any(|field| field.name() == "path") {
-            *self.0.lock().entry(*event.metadata().level()).or_default() += 1;
-        }
-    }
-}
-
 /// Whatever it is turned away with, it goes on trying, says so once, and says once that it is over.
 #[tokio::test(start_paused = true)]
 async fn being_turned_away_is_a_state_and_two_lines_of_the_log() {
     for status in [200, 204, 302, 401, 403, 404] {
-        let lines = Lines::default();
-        let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
+        let (logs, _guard) = Logs::of_this_thread();
+        let said = |level| logs.count(level, "path", "Watch");
         let refusal = Stream { refused: Some(Fault::Rejected(status)), ..Stream::default() };
         let fake = Fake::new(|_| Step::hung());
         *fake.streams.lock() = vec![refusal; 20].into();
@@ -77,13 +68,13 @@ async fn being_turned_away_is_a_state_and_two_lines_of_the_log() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(damper.health().server, crate::Reachability::Rejected(status));
         assert!(fake.watches.lock().len() > 2 && !damper.health().watching);
-        assert_eq!(lines.0.lock().get(&tracing::Level::WARN), Some(&1), "{status}");
-        assert_eq!(lines.0.lock().get(&tracing::Level::INFO), None, "{status}");
+        assert_eq!(said(Level::WARN), 1, "{status}");
+        assert_eq!(said(Level::INFO), 0, "{status}");
         fake.streams.lock().clear();
         tokio::time::sleep(Duration::from_secs(31)).await;
         assert_eq!(damper.health().server, crate::Reachability::Up);
-        assert_eq!(lines.0.lock().get(&tracing::Level::INFO), Some(&1), "{status}");
-        assert_eq!(lines.0.lock().get(&tracing::Level::WARN), Some(&1), "{status}");
+        assert_eq!(said(Level::INFO), 1, "{status}");
+        assert_eq!(said(Level::WARN), 1, "{status}");
     }
 }
 

@@ -175,8 +175,13 @@ async fn a_client_that_observes_asks_and_obeys_nothing() {
     });
     *fake.told.lock() = Some(told(|told| {
         told.breaker = BreakerView { state: BreakerState::Open, version: 2, open_for_ms: 600_000 };
-        told.first =
-            Some(damper_protocol::FirstAttempts { per_s: 0.0, burst: 0.0, ttl_ms: 9000, safe_per_s: 0.0 });
+        told.first = Some(damper_protocol::FirstAttempts {
+            per_s: 0.0,
+            burst: 0.0,
+            ttl_ms: 9000,
+            safe_per_s: 0.0,
+            safe_for_ms: None,
+        });
     }));
     let overruled = Arc::new(AtomicU32::new(0));
     let builder = Damper::builder("").observer(Watcher(Arc::clone(&overruled)));

@@ -1,13 +1,12 @@
 //! What a subscriber sees, and what it costs if there is none.
 
-use std::{collections::BTreeMap, fmt::Debug};
-
-use tracing::{Subscriber, field::Field, span};
+use tracing::{Level, Subscriber, span};
 use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt, registry::LookupSpan};
 
-use super::*;
-
-type Fields = BTreeMap<String, String>;
+use super::{
+    logs::{Fields, Logs, Reader},
+    *,
+};
 
 /// Its name, its parent's and what was recorded.
 type Closed = (String, Option<String>, Fields);
@@ -15,14 +14,6 @@ type Closed = (String, Option<String>, Fields);
 /// Notes each span when it closes, with its parent's name.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Closed>>>);
-
-struct Reader<'a>(&'a mut Fields);
-
-impl tracing::field::Visit for Reader<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.insert(field.name().to_owned(), format!("{value:?}").trim_matches('"').to_owned());
-    }
-}
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
     fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
@@ -90,24 +81,11 @@ fn a_healthy_call_allocates_once_if_nobody_is_interested() {
     assert_eq!(counted.count_total, 1, "the shared part of the operation");
 }
 
-/// Every message of the client, with its level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl<S: Subscriber> Layer<S> for Log {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields::new();
-        event.record(&mut Reader(&mut fields));
-        self.0.lock().push(format!("{} {}", event.metadata().level(), fields["message"]));
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_default_deadline_is_said_once() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let (logs, _guard) = Logs::of_this_thread();
     let dependency = client(&Fake::new(|_| Step::at_once(Ok(granted())))).dependency("d");
-    let said = || log.0.lock().iter().filter(|line| line.contains("no deadline")).count();
+    let said = || logs.count(Level::INFO, "message", "no deadline");
     call(safe(&dependency).deadline(ms(50)), vec![]).await.unwrap();
     call(safe(&dependency).profile(crate::Profile::stream()), vec![]).await.unwrap();
     assert_eq!(said(), 0);

@@ -109,3 +109,34 @@ async fn results_of_probes_wait_for_a_server_that_takes_them() {
     fake.refused.lock().clear();
     assert_eq!((sent().await, sent().await), (1, 0));
 }
+
+/// One that was lost must not cut off all that follow.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_syncs_are_slow_is_found_again() {
+    for slow_ms in [1500, 4900] {
+        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+        let damper = client(&fake);
+        synced(&damper).await;
+        *fake.sync_takes.lock() = Duration::from_secs(3600);
+        tokio::time::sleep(ms(20_000)).await;
+        assert_eq!(damper.health().server, crate::Reachability::Down, "{slow_ms}");
+        *fake.sync_takes.lock() = ms(slow_ms);
+        call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+        tokio::time::sleep(ms(20_000)).await;
+        assert_eq!(damper.health().server, crate::Reachability::Up, "{slow_ms}");
+        assert_eq!(damper.dependency("d").pair.handle.core.delivery(), (1, 0), "{slow_ms}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_syncs_are_short_while_the_server_hangs() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.sync_takes.lock() = Duration::from_secs(3600);
+    let damper = client(&fake);
+    call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    tokio::time::sleep(ms(60_000)).await;
+    let at = fake.synced_at.lock().clone();
+    let waits: Vec<_> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let long: Vec<_> = waits.iter().take(8).map(|wait| *wait >= ms(5000)).collect();
+    assert_eq!(long, [true, false, true, false, false, true, false, false], "{waits:?}");
+}

@@ -106,11 +106,12 @@ async fn a_timeout_is_ambiguous_unless_the_connection_was_not_there() {
     let url = raw(b"", true).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hung = format!("http://{}/", silent.local_addr().unwrap());
-    let client = client_builder().no_proxy().timeout(Duration::from_millis(50)).build().unwrap();
-    let failure = meaning(&client, &hung).await;
+    let impatient = client_builder().no_proxy().timeout(Duration::from_millis(50)).build().unwrap();
+    let failure = meaning(&impatient, &hung).await;
     assert_eq!((failure.class, failure.dispatch), (Class::Transient, Dispatch::Ambiguous));
     assert_eq!(failure.reason, Some(damper_client::FailureReason::Timeout));
-    assert_eq!(meaning(&client, &url).await.reason, None, "closed, and not late");
+    let patient = client_builder().no_proxy().build().unwrap();
+    assert_eq!(meaning(&patient, &url).await.reason, None, "closed, and not late");
 }
 
 /// Each request that a dependency gets is one attempt, and none goes where nobody sent it.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
-use damper_engine::MemoryEngine;
+use damper_engine::{EngineError, MemoryEngine};
 use tokio::sync::Semaphore;
 
 use crate::api;
 use crate::callers::Callers;
+use crate::chronicle::Complaints;
 use crate::config::Config;
 use crate::guard;
 use crate::live::Live;
@@ -31,6 +32,7 @@ struct Shared {
     engine: MemoryEngine,
     epoch: String,
     metrics: Metrics,
+    complaints: Complaints,
     live: Live,
     callers: Callers,
     life: Life,
@@ -45,7 +47,17 @@ impl App {
         let traces = Traces::start(config.telemetry(), metrics.spans());
         let (callers, live) = (Callers::new(config.caller_per_s()), Live::new(config));
         let streams = Arc::new(Semaphore::new(MOST_STREAMS as usize));
-        Self(Arc::new(Shared { engine, epoch: new_epoch(), metrics, live, callers, life, traces, streams }))
+        Self(Arc::new(Shared {
+            engine,
+            epoch: new_epoch(),
+            metrics,
+            complaints: Complaints::default(),
+            live,
+            callers,
+            life,
+            traces,
+            streams,
+        }))
     }
 
     pub(crate) fn engine(&self) -> &MemoryEngine {
@@ -59,6 +71,12 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Counts a report on a dependency that is not kept, and says so from time to time.
+    pub(crate) fn refused(&self, dependency: &str, error: EngineError) {
+        self.0.metrics.refused(error);
+        self.0.complaints.refused(dependency, error);
     }
 
     pub(crate) fn live(&self) -> &Live {

@@ -1,11 +1,12 @@
 //! Writes what matters of a fleet's life into the log.
 
 use damper_core::{BreakerCause, BreakerState, BreakerView, Span};
-use damper_engine::{Change, MemoryEngine};
+use damper_engine::{Change, EngineError, MemoryEngine};
 use damper_protocol::Mode;
+use parking_lot::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::mode;
 
@@ -57,6 +58,33 @@ async fn modes(engine: MemoryEngine) {
 fn mode_changed(from: Mode, to: Mode) {
     if from != to {
         tracing::info!(from = from.as_str(), to = to.as_str(), "the server's mode changed");
+    }
+}
+
+/// How often it is said that there are too many dependencies.
+const COMPLAINS_EVERY: Duration = Duration::from_secs(60);
+
+/// What has to be said and would be said with every sync.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    full: Mutex<Option<Instant>>,
+}
+
+impl Complaints {
+    /// A dependency is not kept: clients have no retries on it. Where unknown ones are refused that is meant.
+    pub(crate) fn refused(&self, dependency: &str, error: EngineError) {
+        if error != EngineError::TooManyDependencies {
+            return;
+        }
+        let (mut said, now) = (self.full.lock(), Instant::now());
+        if said.is_none_or(|said| now.duration_since(said) >= COMPLAINS_EVERY) {
+            *said = Some(now);
+            tracing::warn!(
+                dependency,
+                "too many dependencies: retries on this and all further ones are refused; check that names are not \
+                 made of data, have some forgotten, or raise max_dependencies"
+            );
+        }
     }
 }
 
@@ -119,5 +147,19 @@ mod tests {
         chronicle.abort();
         let line = log.lines().into_iter().find(|line| line.contains("opened")).unwrap();
         assert!(line.contains("cause=consecutive_failures") && line.contains("tenant=t "), "{line}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_table_is_said_once_a_minute() {
+        let (log, _guard) = collect();
+        let complaints = Complaints::default();
+        for _ in 0..180 {
+            complaints.refused("order-4711", EngineError::TooManyDependencies);
+            complaints.refused("typo", EngineError::UnknownDependency);
+            sleep(Duration::from_secs(1)).await;
+        }
+        let lines = log.lines();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("order-4711") && line.contains("max_dependencies")));
     }
 }

@@ -72,6 +72,29 @@ pub struct FirstLease {
     pub ttl: Span,
     /// The rate to fall back to once it has ended without a server.
     pub safe: MicrosPerSecond,
+    /// How long that rate holds; [`None`] until a server is back.
+    pub safe_for: Option<Span>,
+}
+
+/// What all clients together fall back to without a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fallback {
+    pub(crate) limit: MicrosPerSecond,
+    /// [`None`] until a server is back.
+    pub(crate) lasts: Option<Span>,
+}
+
+/// A rate that no capacity stands behind holds no longer than clients believe in a breaker of a silent server.
+const BELIEVED_FOR: Span = Span::from_secs(30);
+
+impl Fallback {
+    /// The capacity; or, where none is known, what was usual before the dependency got into trouble, for a while.
+    pub(crate) fn new(capacity: Option<MicrosPerSecond>, usual: MicrosPerSecond) -> Self {
+        match capacity {
+            Some(limit) => Self { limit, lasts: None },
+            None => Self { limit: usual, lasts: Some(BELIEVED_FOR) },
+        }
+    }
 }
 
 impl Allocations {
@@ -115,6 +138,7 @@ impl Allocations {
         client: &str,
         claim: Claim,
         limit: MicrosPerSecond,
+        fallback: Fallback,
     ) -> Option<FirstLease> {
         let learning = self.is_learning(now) && !claim.strict;
         let known = self.take_back(client);
@@ -154,7 +178,8 @@ impl Allocations {
             rate,
             burst,
             ttl: TTL,
-            safe: MicrosPerSecond::from_micros(limit.as_micros() / clients.max(1)),
+            safe: MicrosPerSecond::from_micros(fallback.limit.as_micros() / clients.max(1)),
+            safe_for: fallback.lasts,
         })
     }
 

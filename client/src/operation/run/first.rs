@@ -6,7 +6,7 @@ use super::{Run, Stop, in_runtime};
 use crate::{
     StopReason,
     clock::Moment,
-    core::{Answer, Switch},
+    core::{Answer, Core, Switch},
     view::{Gate, View},
 };
 
@@ -14,7 +14,7 @@ impl Run {
     /// Whether the first attempt may meet a closed gate, or has to wait for its turn.
     pub(super) fn is_held_up(&self) -> bool {
         let open = !self.state().is_guarded() && self.state().first.try_pass(self.now);
-        !open && in_runtime() && self.core().switch != Switch::Inert
+        !open && in_runtime() && self.core().switch != Switch::Inert && !self.core().is_shut_down()
     }
 
     /// Passes with a first attempt. A stream waits out what would end another operation.
@@ -27,13 +27,16 @@ impl Run {
     }
 
     /// Passes the breaker with a first attempt: in its turn, as a probe, or not at all. An outage of the server
-    /// never stops one.
+    /// never stops one, and neither does what a client knew that has been shut down and learns nothing more.
     async fn admit_first(&mut self) -> Result<(), Stop> {
         if self.first_gate() == Gate::Pass {
             self.take_turn().await?;
         }
         let now = self.tick();
         self.may_start()?;
+        if self.core().is_shut_down() {
+            return Ok(());
+        }
         let refusal = Stop::from(self.state().view(View::refusal));
         match self.first_gate() {
             Gate::Pass => Ok(()),
@@ -49,10 +52,15 @@ impl Run {
         let left = self.limit.left(self.now);
         let latest = left.map(|left| self.now.saturating_add(left.saturating_sub(needs)));
         let first = &self.state().first;
-        match first.try_pass(self.now) || first.pass(self.core().clock, latest).await {
-            true => Ok(()),
-            false => Err(StopReason::FirstAttemptsExhausted.into()),
+        if first.try_pass(self.now) {
+            return Ok(());
         }
+        let passed = tokio::select! {
+            biased;
+            passed = first.pass(self.core().clock, latest) => passed,
+            () = self.core().until(Core::is_shut_down) => true,
+        };
+        if passed { Ok(()) } else { Err(StopReason::FirstAttemptsExhausted.into()) }
     }
 
     async fn ask_for_first(&mut self, refusal: Stop, now: Moment) -> Result<(), Stop> {

@@ -60,14 +60,10 @@ impl Run {
         if !self.limit.fits(now, wait) {
             return Err(stop);
         }
-        self.core().clock.sleep_until(now.saturating_add(wait)).await;
+        let rested = self.rest_until(now.saturating_add(wait)).await;
         self.tick();
-        match self.switched_off() {
-            None => Ok(refusals),
-            Some(reason) if self.attempt.number > 0 => Err(reason.into()),
-            // A first attempt is no retry: what refused it counts.
-            Some(_) => Err(stop),
-        }
+        // A first attempt is no retry: what refused it counts.
+        rested.map(|()| refusals).map_err(|off| if self.attempt.number > 0 { off } else { stop })
     }
 
     /// The time that another attempt is worth starting with.
@@ -119,17 +115,32 @@ impl Run {
         let policy = self.state().policy();
         if ms_up(wait) >= policy.max_delay_ms {
             self.report_pause(failure, failed_at);
-            self.core().clock.sleep_until(not_before).await;
+            self.rest_until(not_before).await?;
             self.look_again()?;
             self.still_welcome()?;
         }
         let ask = self.ask_for_retry(failure, failed_at, not_before, policy.max_delay_ms);
-        let answer = self.core().ask(ask).await;
+        let answer = self.unless_switched_off(self.core().ask(ask)).await?;
         self.granted(answer).or_else(|stop| self.overruled(stop))?;
         if self.core().clock.now() < not_before {
-            self.core().clock.sleep_until(not_before).await;
+            self.rest_until(not_before).await?;
         }
         self.look_again()
+    }
+
+    async fn rest_until(&self, moment: Moment) -> Result<(), Stop> {
+        self.unless_switched_off(self.core().clock.sleep_until(moment)).await
+    }
+
+    /// Waits for something on the way to a retry, as long as there can be one.
+    async fn unless_switched_off<F: Future>(&self, wait: F) -> Result<F::Output, Stop> {
+        tokio::select! {
+            biased;
+            output = wait => Ok(output),
+            () = self.core().until(|core| !core.retries() || core.is_shut_down()) => {
+                Err(self.switched_off().unwrap_or(StopReason::RetriesOff).into())
+            }
+        }
     }
 
     fn granted(&mut self, answer: Answer) -> Result<(), Stop> {

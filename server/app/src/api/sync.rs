@@ -56,5 +56,5 @@ fn sync_one(app: &App, client: &str, tenant: &str, name: &str, synced: &SyncDepe
     let probes = synced.probes.as_ref();
     let probes = probes.map(|probes| probes.iter().map(|probe| (probe.token.as_str(), probe.success)));
     let advice = app.engine().sync(name, report, probes);
-    advice.inspect_err(|error| app.metrics().refused(*error)).ok()
+    advice.inspect_err(|error| app.refused(name, *error)).ok()
 }

@@ -59,6 +59,7 @@ fn first(lease: FirstLease) -> FirstAttempts {
         burst: lease.burst.as_tokens(),
         ttl_ms: lease.ttl.as_millis(),
         safe_per_s: lease.safe.as_per_s(),
+        safe_for_ms: lease.safe_for.map(|span| span.as_millis()),
     }
 }
 

@@ -41,7 +41,13 @@ impl Bench {
     ) -> Option<MicrosPerSecond> {
         let key = self.tenants.key(self.now, tenant, |_| false);
         let claim = Claim::new(key, weight, per_s(wants), per_s(has), false);
-        let lease = self.allocations.lease(self.now, client, claim, self.limit);
+        let lease = self.allocations.lease(
+            self.now,
+            client,
+            claim,
+            self.limit,
+            Fallback::new(Some(self.limit), MicrosPerSecond::ZERO),
+        );
         lease.map(|lease| lease.rate)
     }
 

@@ -1,7 +1,7 @@
 //! Which breaker an ask or a report meets, and what follows when one changes its state.
 
 use super::Dependency;
-use crate::allocation::{Claim, FirstLease};
+use crate::allocation::{Claim, Fallback, FirstLease};
 use crate::breaker::{Breaker, Force};
 use crate::jitter::Jitter;
 use crate::queue::Waiting;
@@ -142,7 +142,8 @@ impl Dependency {
         };
         let weight = self.policy.weight(&report.tenant);
         let claim = Claim::new(tenant, weight, wants, report.has_first, ramp.is_some());
-        self.allocations.lease(now, &report.client, claim, limit)
+        let fallback = Fallback::new(capacity, self.rate_before);
+        self.allocations.lease(now, &report.client, claim, limit, fallback)
     }
 
     fn transitioned(&mut self, now: Moment, tenant: TenantKey, before: BreakerState) {

@@ -102,9 +102,10 @@ impl MemoryEngine {
         let Some(entry) = table.remove(dependency) else { return false };
         let mut guarded = entry.guarded.lock();
         guarded.gone = true;
-        table.outdate(&guarded.dependency);
         let decision = refusal(&mut guarded.dependency, self.now());
         self.settle(&entry, &mut guarded);
+        // Last: the moment that has come may have brought its breaker to another version.
+        table.outdate(&guarded.dependency);
         for waiter in std::mem::take(&mut guarded.waiters).into_values().flatten() {
             let _ = waiter.send(Decided { decision: decision.clone(), token: None });
         }

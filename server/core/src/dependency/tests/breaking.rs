@@ -16,12 +16,13 @@ fn probe() -> Ask {
 struct Fleet {
     bench: Bench,
     totals: Vec<Totals>,
+    last: Option<crate::FirstLease>,
 }
 
 impl Fleet {
     fn new() -> Self {
         let bench = Bench::cold(|_| {});
-        Self { bench, totals: vec![Totals::default(); CLIENTS] }
+        Self { bench, totals: vec![Totals::default(); CLIENTS], last: None }
     }
 
     /// Everyone syncs once within a second; the first-attempt rate that they hold together, if it is limited.
@@ -41,6 +42,7 @@ impl Fleet {
             };
             let advice = self.bench.dependency.sync(self.bench.now, &report);
             leased = leased.zip(advice.first).map(|(sum, lease)| sum + lease.rate.as_per_s());
+            self.last = advice.first.or(self.last);
             self.bench.pass(ms(1));
         }
         leased
@@ -93,6 +95,10 @@ fn closing_releases_a_tenth_of_the_earlier_rate_and_ramps_over_ten_seconds() {
     assert!(ramp[0] <= 100.0, "a tenth of the earlier thousand in the first second: {ramp:?}");
     assert!(ramp.windows(2).all(|pair| pair[0] <= pair[1] + 1.0), "{ramp:?}");
     assert!(ramp[9] >= 800.0, "{ramp:?}");
+    let last = fleet.last.unwrap();
+    let usual = last.safe.as_per_s() * CLIENTS as f64;
+    assert!((900.0..=1100.0).contains(&usual), "should the server die in the ramp: {usual}");
+    assert_eq!(last.safe_for, Some(Span::from_secs(30)), "and then nothing, because no capacity is known");
     assert_eq!(fleet.sync(idle), None, "then nothing limits them");
 }
 

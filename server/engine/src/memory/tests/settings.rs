@@ -203,3 +203,20 @@ async fn the_breaker_of_a_name_never_counts_back_however_often_it_is_forgotten()
         }
     }
 }
+
+/// Time may turn a breaker half-open in the very moment in which its dependency is forgotten.
+#[tokio::test(start_paused = true)]
+async fn what_the_last_moment_brings_is_outdated_too() {
+    let engine = fixed(10.0);
+    let opened = sync(&engine, failures(100)).breaker;
+    assert_eq!(opened.state, BreakerState::Open);
+    // The clock alone: nobody tends the dependency before it is forgotten.
+    let mut later = std::pin::pin!(tokio::time::advance(Duration::from_secs(40)));
+    std::future::poll_fn(|context| {
+        let _ = later.as_mut().poll(context);
+        Poll::Ready(())
+    })
+    .await;
+    assert!(engine.forget(PAYMENTS));
+    assert_eq!(engine.unused().breaker.version, opened.version + 2, "it was half-open between");
+}
