@@ -1,8 +1,12 @@
-//! A service that calls a dependency through damper. Run it with a server, or without one:
+//! A service that calls a dependency through damper, and what becomes of its failures.
 //!
 //! ```text
 //! cargo run -p damper-client --example quickstart
 //! ```
+//!
+//! With a server (`cargo run -p damper-server -- serve`) failures are retried, as far as the pool of a dependency that
+//! nobody knows yet allows. Without one, all five operations that fail end with `emergency_exhausted`: the emergency
+//! budget is empty in the first second of a process, and the calls take no longer.
 
 use std::{
     io,

@@ -11,7 +11,7 @@ pub use rules::StatusRules;
 
 use std::{any::Any, error::Error, io, sync::Arc};
 
-use crate::{Failure, hook::isolated};
+use crate::{Failure, hook::isolated, opaque::opened};
 
 /// Longest chain of sources that is followed; an error may be its own source.
 const MAX_DEPTH: usize = 16;
@@ -97,7 +97,7 @@ pub(crate) fn opinion<'a>(
     outcome: &Outcome<'_>,
     chain: impl IntoIterator<Item = &'a Arc<dyn Classifier>>,
 ) -> Verdict {
-    let opinions = chain.into_iter().map(|classifier| isolated(|| classifier.classify(outcome)));
+    let opinions = chain.into_iter().map(|classifier| isolated(|| opened(|| classifier.classify(outcome))));
     opinions.into_iter().find(|verdict| *verdict != Verdict::Pass).unwrap_or_default()
 }
 
@@ -116,7 +116,7 @@ fn find<T>(error: &(dyn Error + 'static), judge: impl Fn(&(dyn Error + 'static))
         if let Some(answer) = judge(error).or_else(|| inside_io(error).and_then(&judge)) {
             return Some(answer);
         }
-        next = error.source();
+        next = opened(|| error.source());
     }
     None
 }

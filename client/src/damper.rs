@@ -1,6 +1,7 @@
 //! The handle that a service holds.
 
 mod builder;
+mod drain;
 mod health;
 
 pub use builder::{BuildError, Builder};
@@ -8,7 +9,7 @@ pub use health::{Health, Reachability};
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{runtime::Handle as Runtime, time::timeout};
 
 use crate::{
     Dependency,
@@ -20,6 +21,9 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A client of one damper server. Cheap to clone; the background tasks end with its last clone and the last
 /// [`Dependency`].
+///
+/// It has to be used in a tokio runtime with time and I/O, as `enable_all` and `#[tokio::main]` make them. Without I/O
+/// no server is ever reached, which is logged once; without time, operations panic as all timers of tokio do.
 #[derive(Clone)]
 pub struct Damper {
     handle: Arc<Handle>,
@@ -48,13 +52,13 @@ pub struct ShutdownReport {
     /// Operations that waited for a retry, asleep or for the server's decision, when the shutdown began. They end at
     /// once, with [`StopReason::ShutDown`](crate::StopReason::ShutDown).
     pub abandoned: u64,
-    /// Attempts that were still running at the end of the shutdown. They go on unharmed; what they bring is counted,
+    /// Attempts that were still running when the limit was over. They go on unharmed; what they bring is counted,
     /// and delivered by another call of [`Damper::shutdown`].
     pub in_flight: u64,
 }
 
 impl Damper {
-    /// A client of the server at `endpoint`, such as `http://127.0.0.1:7117`.
+    /// A client of the server at `endpoint`, such as `http://127.0.0.1:7117`; a path is kept, for servers behind a proxy.
     pub fn builder(endpoint: impl Into<String>) -> Builder {
         Builder::new(endpoint.into())
     }
@@ -77,7 +81,8 @@ impl Damper {
         Builder::inert()
     }
 
-    /// The dependency of this name: 1 to 128 bytes of printable text. The same name gives the same dependency.
+    /// The dependency of this name: 1 to 128 bytes of printable text, without white space at its ends. The same name
+    /// gives the same dependency.
     ///
     /// A name that cannot be one is a mistake that must not take the service down: it is logged once, and its
     /// operations get one attempt each and are not reported. So do those of a name beyond the first
@@ -105,10 +110,14 @@ impl Damper {
     ///
     /// # Errors
     ///
-    /// [`FlushError`] if no server confirmed all of them within 5 s. An inert client has nothing to deliver.
+    /// [`FlushError`] if no server confirmed all of them within 5 s, and at once outside a tokio runtime, where nothing
+    /// can be sent. An inert client has nothing to deliver.
     pub async fn flush(&self) -> Result<(), FlushError> {
         if self.handle.core.switch == Switch::Inert {
             return Ok(());
+        }
+        if Runtime::try_current().is_err() {
+            return Err(FlushError);
         }
         // A sync that is under way comes first, and may be long in coming.
         match timeout(FLUSH_WITHIN, self.handle.core.sync()).await {
@@ -117,17 +126,24 @@ impl Damper {
         }
     }
 
-    /// Ends retries and background tasks, and delivers the totals within `limit`. Attempts go on unharmed, and
-    /// what is called later gets one attempt. Calling it again delivers what was counted since.
+    /// Ends retries and background tasks, waits for the attempts in flight, and delivers the totals, all within `limit`.
+    ///
+    /// It returns as soon as nothing is in flight and the server has confirmed everything, and at the limit at the
+    /// latest, with what is left: without a server, that is when it returns. Attempts go on unharmed, and what is
+    /// called later gets one attempt: callers who keep calling keep it busy until the limit, so stop them first.
+    /// Operations that wait for a retry are not waited for. Calling it again delivers what was counted since; with a
+    /// limit of zero it tries once and waits for nothing. Outside a tokio runtime nothing can be sent or waited for:
+    /// it returns at once.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let core = &self.handle.core;
         core.shut_down();
         self.handle.stop.send_replace(());
         let abandoned = core.all_dependencies().iter().map(|dependency| dependency.waiting()).sum();
-        let _ = timeout(limit, self.flush()).await;
+        if Runtime::try_current().is_ok() {
+            drain::drain(core, limit).await;
+        }
         let (delivered, undelivered) = core.delivery();
-        let in_flight = core.all_dependencies().iter().map(|dependency| dependency.counts.in_flight()).sum();
-        ShutdownReport { delivered, undelivered, abandoned, in_flight }
+        ShutdownReport { delivered, undelivered, abandoned, in_flight: drain::in_flight(core) }
     }
 
     /// What this client knows about the server.

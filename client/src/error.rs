@@ -186,7 +186,7 @@ pub struct CallError<E> {
     /// What may be done about that: the declared recovery mode, if the effect is unknown and one was declared.
     pub recovery: Option<RecoveryMode>,
     /// When it may fare better, as far as that is known: the dependency's pause, or what the server or its breaker
-    /// said to a refusal.
+    /// said to a refusal. 366 days at most, so that it can be added to any clock.
     pub retry_after: Option<Duration>,
     /// Nobody further out may retry it.
     pub(crate) forbids_retries: bool,

@@ -33,7 +33,7 @@ pub struct Failure {
     pub dispatch: Dispatch,
     /// The caller refused the attempt itself; that says nothing about the dependency. Default: false.
     pub caller_rejected: bool,
-    /// How long the dependency asked to be left alone.
+    /// How long the dependency asked to be left alone; of what it sent, 366 days at most are kept.
     pub retry_after: Option<Duration>,
     /// Vetoes a retry whatever the class. Default: false.
     pub do_not_retry: bool,
@@ -194,10 +194,10 @@ impl Failure {
         Self { caller_rejected: true, ..self }
     }
 
-    /// The same with the pause that the dependency asked for.
+    /// The same with the pause that the dependency asked for, 366 days at most.
     #[must_use]
     pub fn with_retry_after(self, retry_after: Duration) -> Self {
-        Self { retry_after: Some(retry_after), ..self }
+        Self { retry_after: Some(retry_after.min(crate::retry_after::LONGEST)), ..self }
     }
 
     /// The same, never to be retried.

@@ -45,6 +45,9 @@
 //! # }
 //! ```
 //!
+//! The client's guide, `docs/client.md` in the repository, has the adapters, all variables of the environment, what to
+//! expect of a first trial, and how to test and to shut down.
+//!
 //! # What is retried
 //!
 //! Only what is `transient` or `rate_limited`, and only if a repeat does no harm: the operation says that it may
@@ -155,6 +158,22 @@ pub mod tower;
 mod transport;
 mod view;
 mod wire;
+
+/// The code in the guide and the README.
+#[cfg(all(
+    doctest,
+    feature = "axum",
+    feature = "reqwest-middleware",
+    feature = "test-util",
+    feature = "tower"
+))]
+mod guide {
+    #[doc = include_str!("../../docs/client.md")]
+    struct Guide;
+
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+}
 
 pub use attempt::Attempt;
 pub use classify::{Classifier, Outcome, StatusRules, Verdict};

@@ -2,17 +2,22 @@
 
 use std::time::{Duration, SystemTime};
 
+use damper_protocol::MAX_DURATION_MS;
 use fastrand::Rng;
 
 use crate::backoff::uniform;
 
+/// The longest pause that is kept, 366 days: no longer one fits a message, and a caller can add it to any clock.
+pub(crate) const LONGEST: Duration = Duration::from_millis(MAX_DURATION_MS);
+
 /// Reads one header value: seconds in ASCII digits, or an HTTP date counted from `now`.
 ///
-/// A date in the past is zero; what cannot be read is `None`, which is not the same: the caller then goes by
+/// A date in the past is zero, and more than 366 days are [`LONGEST`]; what cannot be read is `None`, which is not the same: the caller then goes by
 /// its own backoff alone.
 pub(crate) fn parse(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
-    digits(text).map(Duration::from_secs).or_else(|| date(text, now))
+    let pause = digits(text).map(Duration::from_secs).or_else(|| date(text, now))?;
+    Some(pause.min(LONGEST))
 }
 
 /// A whole number, saturating; `str::parse` would take a sign.
@@ -56,20 +61,23 @@ mod tests {
     #[test]
     fn valid_values() {
         let forty_digits = "9".repeat(40);
+        let year = LONGEST.as_secs();
         let cases: &[(&str, u64)] = &[
             ("0", 0),
             ("1", 1),
             ("007", 7),
             (" \t12 \t", 12),
-            ("18446744073709551615", u64::MAX),
-            (&forty_digits, u64::MAX),
+            ("31622400", year),
+            ("31622401", year),
+            ("18446744073709551615", year),
+            (&forty_digits, year),
             ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
             ("Sun, 06 Nov 1994 08:50:07 GMT", 30),
             ("Sunday, 06-Nov-94 08:50:07 GMT", 30),
             ("Sun Nov  6 08:50:07 1994", 30),
             ("Sun, 06 Nov 1994 08:49:60 GMT", 22),
             ("Fri, 31 Dec 1993 23:59:59 GMT", 0),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", 252_618_189_022),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", year),
         ];
         for (value, seconds) in cases {
             assert_eq!(parse(value.as_bytes(), now()), Some(Duration::from_secs(*seconds)), "{value:?}");
@@ -82,8 +90,8 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_793_955_007 - 30);
         let cases: [(&str, Option<u64>); 6] = [
             ("Friday, 06-Nov-26 08:50:07 GMT", Some(30)),
-            ("Friday, 06-Nov-37 08:50:07 GMT", Some(2_141_110_207 - 1_793_954_977)),
-            ("Wednesday, 06-Nov-69 08:50:07 GMT", Some(3_150_953_407 - 1_793_954_977)),
+            ("Friday, 06-Nov-37 08:50:07 GMT", Some(LONGEST.as_secs())),
+            ("Wednesday, 06-Nov-69 08:50:07 GMT", Some(LONGEST.as_secs())),
             ("Friday, 06-Nov-70 08:50:07 GMT", Some(0)),
             ("Sunday, 06-Nov-94 08:50:07 GMT", Some(0)),
             ("Saturday, 06-Nov-26 08:50:07 GMT", None),

@@ -60,7 +60,8 @@ pub(crate) fn from_status(code: i32, metadata: &HeaderMap) -> Option<Failure> {
         failure.veto();
     }
     failure.unread = directive.unread;
-    failure.retry_after = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
+    let delay = metadata.get("grpc-status-details-bin").and_then(details::retry_delay);
+    failure.retry_after = delay.map(|delay| delay.min(retry_after::LONGEST));
     match pushback(metadata) {
         Some(Ok(pause)) => failure.retry_after = failure.retry_after.max(Some(pause)),
         Some(Err(())) => failure.veto(),

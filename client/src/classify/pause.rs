@@ -26,8 +26,9 @@ pub(super) fn of(headers: &HeaderMap, rules: StatusRules, now: SystemTime) -> As
     let now = date(headers, now).unwrap_or(now);
     let retry_after = headers.get_all(header::RETRY_AFTER).iter();
     let whole = longest(retry_after.map(|value| retry_after::parse(value.as_bytes(), now)));
+    let pause = ms.pause.or(whole.pause).or_else(|| rate_limit(headers));
     Asked {
-        pause: ms.pause.or(whole.pause).or_else(|| rate_limit(headers)),
+        pause: pause.map(|pause| pause.min(retry_after::LONGEST)),
         unread: ms.unread.saturating_add(whole.unread),
     }
 }

@@ -1,11 +1,11 @@
 //! Setting a client up.
 
 mod credential;
+mod endpoint;
 
 use std::{env::VarError, fmt, sync::Arc, time::Duration};
 
 use damper_protocol::{ClientIdentity, DEFAULT_ADDRESS, FailMode, name_fault};
-use reqwest::Url;
 
 use self::credential::Credential;
 use super::{Damper, Handle};
@@ -14,6 +14,7 @@ use crate::{
     backoff::fresh_rng,
     core::{Core, Setup, Switch},
     observer::Audience,
+    retry_after::digits,
     transport::{Nowhere, Transport, http::Http},
 };
 
@@ -47,14 +48,22 @@ pub enum BuildError {
          of a proxy on this machine that does TLS if the way to the server needs it"
     )]
     Tls {
-        /// As it was given.
+        /// As it was given, without user info and query.
         endpoint: String,
     },
     /// The endpoint is not an `http://` URL.
     #[error("the endpoint {endpoint:?} is not an http:// URL such as http://127.0.0.1:7117")]
     Endpoint {
-        /// As it was given.
+        /// As it was given, without user info and query.
         endpoint: String,
+    },
+    /// The endpoint has a part that no request would carry.
+    #[error("the endpoint {endpoint:?} has {part}, which no request to the server would carry: leave it out")]
+    EndpointPart {
+        /// As it was given, without user info and query.
+        endpoint: String,
+        /// Which part.
+        part: &'static str,
     },
     /// A name is not 1 to 128 bytes of printable text.
     #[error("the {what} {fault}")]
@@ -177,10 +186,10 @@ impl Builder {
     /// Two switches of the environment are honoured, with the word `true` in any case: `DAMPER_DISABLED` makes
     /// the client [inert](Damper::inert), `DAMPER_NO_RETRY` leaves counting and reporting on and retries off.
     /// `DAMPER_MODE` is `enforce`; `observe`, in which everything is asked and counted and no refusal obeyed, the
-    /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS` bounds the attempts of
-    /// every operation, as [`max_attempts`](Self::max_attempts) does. The strictest of all wins. Any other value
-    /// is ignored with a warning, and so is one that is not UTF-8. An inert client looks at nothing else: a switch
-    /// gets a service started whatever is wrong with its set-up.
+    /// server's or the client's own; or `bypass`, which is inert. `DAMPER_MAX_ATTEMPTS`, a number up to 4294967295,
+    /// bounds the attempts of every operation as [`max_attempts`](Self::max_attempts) does. The strictest of all wins.
+    /// Any other value, such as `1` or `yes` for a switch, is ignored with a warning, and so is one that is not UTF-8.
+    /// An inert client looks at nothing else: a switch gets a service started whatever is wrong with its set-up.
     ///
     /// # Errors
     ///
@@ -190,13 +199,13 @@ impl Builder {
         if switch == Switch::Inert {
             return Ok(self.build_over(Arc::new(Nowhere), switch));
         }
-        let endpoint = self.url()?;
+        let endpoint = endpoint::url(&self.endpoint)?;
         check("tenant", self.tenant.as_deref())?;
         check("client id", self.client_id.as_deref())?;
         check("name", self.name.as_deref())?;
         let authorization = self.credential.as_ref().map(Credential::bearer).transpose()?;
         let http = Http::new(&endpoint, self.tenant.as_deref(), authorization)
-            .map_err(|error| BuildError::Http(error.to_string()))?;
+            .map_err(|error| BuildError::Http(error.without_url().to_string()))?;
         let allowed = max_attempts(&self.env);
         let max_attempts = self.max_attempts.into_iter().chain(allowed).min();
         Ok(Self { max_attempts, ..self }.build_over(Arc::new(http), switch))
@@ -229,15 +238,6 @@ impl Builder {
         let core = Core::new(transport, setup);
         let (stop, _) = tokio::sync::watch::channel(());
         Damper { handle: Arc::new(Handle { core: Arc::new(core), stop }) }
-    }
-
-    fn url(&self) -> Result<Url, BuildError> {
-        let endpoint = || self.endpoint.clone();
-        match Url::parse(&self.endpoint) {
-            Ok(url) if url.scheme() == "http" && url.has_host() => Ok(url),
-            Ok(url) if url.scheme() == "https" => Err(BuildError::Tls { endpoint: endpoint() }),
-            _ => Err(BuildError::Endpoint { endpoint: endpoint() }),
-        }
     }
 }
 
@@ -299,11 +299,12 @@ fn mode(env: &dyn Fn(&str) -> Option<String>) -> Switch {
 
 fn max_attempts(env: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
     let value = env("DAMPER_MAX_ATTEMPTS").filter(|value| !value.is_empty())?;
-    let attempts = value.parse::<u32>().ok().filter(|attempts| *attempts > 0);
+    let attempts = digits(&value).and_then(|attempts| u32::try_from(attempts).ok());
     if attempts.is_none() {
-        tracing::warn!(target: "damper", value, "DAMPER_MAX_ATTEMPTS is ignored: a number from 1");
+        let most = u32::MAX;
+        tracing::warn!(target: "damper", value, "DAMPER_MAX_ATTEMPTS is ignored: a number from 1 to {most}");
     }
-    attempts
+    attempts.map(|attempts| attempts.max(1))
 }
 
 fn is_on(env: &dyn Fn(&str) -> Option<String>, name: &str) -> bool {
@@ -318,7 +319,7 @@ fn is_on(env: &dyn Fn(&str) -> Option<String>, name: &str) -> bool {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
-            .field("endpoint", &self.endpoint)
+            .field("endpoint", &endpoint::shown(&self.endpoint))
             .field("tenant", &self.tenant)
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
@@ -373,7 +374,12 @@ mod tests {
     fn the_attempts_of_the_environment_are_a_number_from_one() {
         let most = |value: &'static str| max_attempts(&move |_| Some(value.to_owned()));
         assert_eq!((most("1"), most("3")), (Some(1), Some(3)));
-        for junk in ["", "0", "-1", "many", "1.5", " 2", "99999999999"] {
+        assert_eq!((most("0"), most("4294967295")), (Some(1), Some(u32::MAX)), "as the builder takes them");
+        let (logs, _guard) = crate::tests::logs::Logs::of_this_thread();
+        assert_eq!(most("1000000000000"), None);
+        let said = "DAMPER_MAX_ATTEMPTS is ignored: a number from 1 to 4294967295".to_owned();
+        assert_eq!(logs.take(), [(tracing::Level::WARN, said)]);
+        for junk in ["", "-1", "+1", "many", "1.5", " 2", "99999999999"] {
             assert_eq!(most(junk), None, "{junk}");
         }
     }

@@ -255,6 +255,7 @@ impl Run {
         );
         let failure = failure.or_else(|| (self.attempt.number == 0).then(|| Failure::refused(stop.reason)));
         let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
+        let retry_after = retry_after.map(|pause| pause.min(crate::retry_after::LONGEST));
         CallError { retry_after, ..self.error(stop.reason, failure, last) }
     }
 

@@ -83,6 +83,98 @@ async fn shutdown_delivers_stops_retries_and_can_be_repeated() {
     assert_eq!(fake.syncs.lock().last().unwrap().dependencies["d"].totals.logical, 2);
 }
 
+/// What loops of short attempts have in flight when the service goes is waited for, and reported.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_what_is_in_flight_and_delivers_it() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    *fake.sync_takes.lock() = ms(1);
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    synced(&damper).await;
+    let loops = (4..=7).map(|takes| {
+        let dependency = dependency.clone();
+        tokio::spawn(async move {
+            let mut made = 0;
+            while made < 60 {
+                let attempt = |_| async move {
+                    tokio::time::sleep(ms(takes)).await;
+                    Ok::<_, Failure>(())
+                };
+                safe(&dependency).call(attempt).await.unwrap();
+                made += 1;
+            }
+        })
+    });
+    let loops: Vec<_> = loops.collect();
+    tokio::time::sleep(ms(50)).await;
+    let start = Instant::now();
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered, report.in_flight), (1, 0, 0));
+    assert!(loops.iter().all(tokio::task::JoinHandle::is_finished), "it waited for all of them");
+    assert!(start.elapsed() < ms(700), "and no longer: {:?}", start.elapsed());
+    assert_eq!(fake.syncs.lock().last().unwrap().dependencies["d"].totals.success, 241);
+    assert!(fake.syncs.lock().len() < 12, "{} reports", fake.syncs.lock().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_its_limit_a_shutdown_says_what_is_left() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let dependency = damper.dependency("d");
+    let slow = safe(&dependency);
+    let attempt = tokio::spawn(async move {
+        slow.call(|_| async {
+            tokio::time::sleep(ms(1500)).await;
+            Ok::<_, Failure>(())
+        })
+        .await
+    });
+    tokio::time::sleep(ms(10)).await;
+    let start = Instant::now();
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered, report.in_flight), (1, 0, 1));
+    assert!((ms(1000)..=ms(1001)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    attempt.await.unwrap().unwrap();
+    let report = damper.shutdown(ms(1000)).await;
+    assert_eq!((report.delivered, report.undelivered, report.in_flight), (1, 0, 0));
+    assert_eq!(fake.syncs.lock().last().unwrap().dependencies["d"].totals.success, 1);
+}
+
+/// A server that is not there, or limits this client, is not hammered while a shutdown waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_delivers_to_a_server_that_comes_back_and_hurries_none() {
+    let faults = [(Fault::Unreachable, 20), (Fault::Busy(ms(4000)), 2), (Fault::Rejected(403), 10)];
+    for (fault, most) in faults {
+        let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+        *fake.sync_fault.lock() = Some(fault);
+        let damper = client(&fake);
+        call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+        let shutdown = tokio::spawn(async move { damper.shutdown(Duration::from_secs(10)).await });
+        tokio::time::sleep(ms(3000)).await;
+        assert!((1..=most).contains(&fake.syncs.lock().len()), "{fault}: {}", fake.syncs.lock().len());
+        *fake.sync_fault.lock() = None;
+        let report = shutdown.await.unwrap();
+        assert_eq!((report.delivered, report.undelivered), (1, 0), "{fault}");
+    }
+}
+
+#[test]
+fn outside_a_runtime_nothing_is_delivered_and_nothing_panics() {
+    let fake = Fake::new(|_| Step::at_once(Ok(granted())));
+    let damper = client(&fake);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        *fake.told.lock() = None;
+        call(safe(&damper.dependency("d")), vec![]).await.unwrap();
+    });
+    drop(runtime);
+    *fake.told.lock() = Some(SyncedDependency::default());
+    assert_eq!(futures_util::FutureExt::now_or_never(damper.flush()), Some(Err(crate::FlushError)));
+    let report = futures_util::FutureExt::now_or_never(damper.shutdown(ms(1000))).unwrap();
+    assert_eq!((report.delivered, report.undelivered, report.in_flight), (0, 1, 0));
+    assert_eq!(futures_util::FutureExt::now_or_never(Damper::inert().flush()), Some(Ok(())));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_tasks_end_with_the_last_handle_and_deliver_what_is_left() {
     let fake = Fake::new(|_| Step::at_once(Ok(granted())));

@@ -224,3 +224,21 @@ async fn the_observer_sees_one_end_of_each_operation() {
     let expected = ["attempt 1", "within_budget 0", "attempt 2", "succeeded 2", "attempt 1", "not_retryable"];
     assert_eq!(log.lock().clone(), expected);
 }
+
+/// Whoever says how long, callers add it to a clock.
+#[tokio::test(start_paused = true)]
+async fn no_pause_is_longer_than_a_year_and_a_day() {
+    let longest = Duration::from_secs(366 * 86_400);
+    let patient = Fake::new(|_| Step::at_once(Ok(granted())));
+    let refusing = Fake::new(|_| {
+        let mut refused = answer(Decision::Shed, Reason::QueueFull);
+        refused.retry_after_ms = Some(u64::MAX);
+        Step::at_once(Ok(refused))
+    });
+    for (fake, pause) in [(patient, Some(Duration::MAX)), (refusing, None)] {
+        let mut failure = transient();
+        failure.retry_after = pause;
+        let error = call(safe(&client(&fake).dependency("d")), vec![failure]).await.unwrap_err();
+        assert_eq!(error.retry_after, Some(longest), "{}", error.reason);
+    }
+}

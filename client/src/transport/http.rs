@@ -1,5 +1,7 @@
 //! The transport over HTTP.
 
+mod io;
+
 use std::time::Duration;
 
 use damper_protocol::{AskRequest, ReturnRequest, SyncRequest, SyncResponse, problem::Problem};
@@ -23,8 +25,7 @@ const MAX_SYNC_BYTES: usize = 4 * 1024 * 1024;
 /// How long a busy server is left alone that does not say.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// A connection pool and the addresses of the calls.
-#[derive(Debug)]
+/// A connection pool and the addresses of the calls. They may hold a password, and are never printed.
 pub(crate) struct Http {
     client: Client,
     tokens: Url,
@@ -80,7 +81,7 @@ impl Transport for Http {
 
     fn give_back(&self, token: String) -> BoxFuture<'static, ()> {
         let request = self.client.post(self.returns.clone()).json(&ReturnRequest { token });
-        async { drop(request.timeout(CONNECT_TIMEOUT).send().await) }.boxed()
+        async { drop(io::guarded(request.timeout(CONNECT_TIMEOUT).send()).await) }.boxed()
     }
 
     fn sync(&self, sync: &SyncRequest) -> BoxFuture<'static, Result<SyncResponse, Fault>> {
@@ -111,7 +112,7 @@ fn is_event_stream(response: &Response) -> bool {
 
 /// A response with a success status, or what its failure means.
 async fn send(request: RequestBuilder) -> Result<Response, Fault> {
-    let response = request.send().await.map_err(|error| match error.is_connect() {
+    let response = io::guarded(request.send()).await?.map_err(|error| match error.is_connect() {
         true => Fault::Unreachable,
         false => Fault::NoAnswer,
     })?;

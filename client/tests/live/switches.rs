@@ -44,7 +44,7 @@ const TABLE: &[(&[(&str, &str)], Seen)] = &[
     (&[("DAMPER_MODE", "observe"), ("DAMPER_NO_RETRY", "true")], NO_RETRY),
     (&[("DAMPER_MAX_ATTEMPTS", "1")], CAPPED),
     (&[("DAMPER_MAX_ATTEMPTS", "3")], RETRIES),
-    (&[("DAMPER_MAX_ATTEMPTS", "0")], WARNED),
+    (&[("DAMPER_MAX_ATTEMPTS", "0")], CAPPED),
     (&[("DAMPER_TENANT", "")], WARNED),
     (&[("DAMPER_MAX_ATTEMPTS", "many")], WARNED),
 ];

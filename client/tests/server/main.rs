@@ -8,6 +8,7 @@
     reason = "a test may fail in any way; the lints exempt only functions that are marked as tests"
 )]
 
+mod runtimes;
 mod support;
 
 use std::time::Duration;

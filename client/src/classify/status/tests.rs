@@ -1,5 +1,6 @@
 use std::time::{Duration, SystemTime};
 
+use damper_protocol::MAX_DURATION_MS;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::*;
@@ -261,7 +262,8 @@ fn pauses_come_from_three_kinds_of_headers() {
         (exact, &[("retry-after-ms", "250"), ("x-ms-retry-after-ms", "300")], Some(300), 0),
         (exact, &[("retry-after-ms", "250"), ("retry-after", "1")], Some(250), 0),
         (exact, &[("retry-after-ms", "1.5"), ("retry-after", "1")], Some(1000), 1),
-        (exact, &[("retry-after-ms", "99999999999999999999")], Some(u64::MAX), 0),
+        (exact, &[("retry-after-ms", "99999999999999999999")], Some(MAX_DURATION_MS), 0),
+        (whole, &[("ratelimit", "\"burst\";r=0;t=18446744073709551615")], Some(MAX_DURATION_MS), 0),
         (whole, &[("ratelimit", "\"burst\";r=0;t=30")], Some(30_000), 0),
         (whole, &[("ratelimit", "\"a;t=9,\\\"\";r=0;t=30, \"day\";r=0;t=60")], Some(60_000), 0),
         (whole, &[("ratelimit", "\"burst\";r=0;t=3"), ("ratelimit", "\"day\";r=4;t=600")], Some(3000), 0),
