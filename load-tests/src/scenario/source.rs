@@ -18,7 +18,7 @@ macro_rules! embedded {
 pub const STORMS: [Embedded; 3] = embedded!["chapter-r2", "incident-0312", "server-killed"];
 
 /// The scenarios that drills were made for.
-pub const DRILLS: [Embedded; 20] = embedded![
+pub const DRILLS: [Embedded; 21] = embedded![
     "c1-outage",
     "c2-tenth-fails",
     "c3-roomy",
@@ -29,6 +29,7 @@ pub const DRILLS: [Embedded; 20] = embedded![
     "c4-spike-4",
     "c7-server-killed",
     "c7-partial-outage",
+    "c7-ramp",
     "c8-fairness",
     "c8-lending",
     "c9-half-open",
