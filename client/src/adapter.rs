@@ -13,6 +13,59 @@ pub(crate) use hosts::Hosts;
 /// Largest body that is kept for a second attempt, in bytes.
 pub(crate) const MOST_REPLAYED: usize = 64 * 1024;
 
+/// What users of an adapter can set, whichever it is: methods of a type that wraps its [`Settings`].
+macro_rules! settable {
+    () => {
+        /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
+        /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one
+        /// already.
+        #[must_use]
+        pub fn shape(
+            self,
+            shape: impl Fn($crate::Operation) -> $crate::Operation + Send + Sync + 'static,
+        ) -> Self {
+            Self(self.0.shape(move |operation, _| shape(operation)))
+        }
+
+        /// What the dependency's statuses and headers mean. Default: what
+        /// [`Failure::from_http`](crate::Failure::from_http) says. Rules that are given to `shape` as a
+        /// [classifier](crate::Operation::classifier) come too late: by then an error response is a failure.
+        #[must_use]
+        pub fn statuses(self, statuses: $crate::StatusRules) -> Self {
+            Self(self.0.statuses(statuses))
+        }
+
+        /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject), to whatever host a request goes. Default:
+        /// off, because some public services reject headers that they do not know.
+        #[must_use]
+        pub fn propagate(self) -> Self {
+            Self(self.0.propagate($crate::adapter::Hosts::All))
+        }
+
+        /// The same, to these hosts alone: `stock.internal` is one, `.internal` are all below it. Ports do not count,
+        /// and neither do upper and lower case. For clients whose requests do not all stay inside.
+        #[must_use]
+        pub fn propagate_to<I>(self, hosts: I) -> Self
+        where
+            I: IntoIterator,
+            I::Item: AsRef<str>,
+        {
+            Self(self.0.propagate($crate::adapter::Hosts::listed(hosts)))
+        }
+
+        /// Asks an Envoy in between to make no retries of its own: sends `x-envoy-max-retries: 0`, to the hosts of
+        /// [`propagate_to`](Self::propagate_to) alone if there are any. Default: off. Envoy obeys it only from callers
+        /// that it takes for internal ones, and some versions have ignored it beside a retry policy of their route:
+        /// if [`Totals::foreign`](crate::Totals) goes on rising, set `num_retries` of the route to 0.
+        #[must_use]
+        pub fn silence_mesh(self) -> Self {
+            Self(self.0.silence_mesh())
+        }
+    };
+}
+
+pub(crate) use settable;
+
 type Shape<H> = Arc<dyn Fn(Operation, &H) -> Operation + Send + Sync>;
 
 /// What the service that uses an adapter says about its operations. `H` is what it sees of a request.

@@ -3,8 +3,8 @@
 //! A retry is extra load on a dependency that is already in trouble. A budget in each process is multiplied by
 //! the number of processes; damper keeps one for all of them, in a server, and this crate makes obeying it one
 //! line. It asks before each retry, waits out the backoff in the server's queue, stops at a breaker that the
-//! fleet shares, and reports what it did. A healthy call pays nothing for it but a few atomic counts, and
-//! without a server everything goes on, with a small local budget.
+//! fleet shares, and reports what it did. A healthy call asks nobody: it costs a fraction of a microsecond and one
+//! allocation, and without a server everything goes on, with a small local budget.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -15,8 +15,8 @@ use reqwest::{ClientBuilder, Request, Response, redirect};
 use reqwest_middleware::{Error, Middleware, Next, Result};
 
 use crate::{
-    CallError, Dependency, Failure, Operation, StatusRules,
-    adapter::{Failed, Hosts, Lend, MOST_REPLAYED, Settings},
+    CallError, Dependency, Failure, Operation,
+    adapter::{Failed, Lend, MOST_REPLAYED, Settings, settable},
 };
 
 /// A connection that takes longer is as good as refused. Without such a limit, a timeout while connecting cannot
@@ -67,12 +67,7 @@ impl Retry {
         Self(Settings::new(dependency))
     }
 
-    /// Sets deadline, profile, hooks and the rest for every operation. One that it makes
-    /// [keyed](crate::Idempotency::Keyed) carries its key as `Idempotency-Key`, unless the request has one already.
-    #[must_use]
-    pub fn shape(self, shape: impl Fn(Operation) -> Operation + Send + Sync + 'static) -> Self {
-        Self(self.0.shape(move |operation, _| shape(operation)))
-    }
+    settable!();
 
     /// The same, knowing the request. Of `shape` and `shape_with`, what is called last counts.
     #[must_use]
@@ -81,40 +76,6 @@ impl Retry {
         shape: impl Fn(Operation, &Request) -> Operation + Send + Sync + 'static,
     ) -> Self {
         Self(self.0.shape(shape))
-    }
-
-    /// What the dependency's statuses and headers mean. Default: what [`Failure::from_http`] says. Rules that
-    /// are given to `shape` as a [classifier](Operation::classifier) come too late: by then an error response is a failure.
-    #[must_use]
-    pub fn statuses(self, statuses: StatusRules) -> Self {
-        Self(self.0.statuses(statuses))
-    }
-
-    /// Sends the headers of [`Attempt::inject`](crate::Attempt::inject), to whatever host a request goes. Default: off,
-    /// because some public services reject headers that they do not know.
-    #[must_use]
-    pub fn propagate(self) -> Self {
-        Self(self.0.propagate(Hosts::All))
-    }
-
-    /// The same, to these hosts alone: `stock.internal` is one, `.internal` are all below it. Ports do not count, and
-    /// neither do upper and lower case. For clients whose requests do not all stay inside.
-    #[must_use]
-    pub fn propagate_to<I>(self, hosts: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: AsRef<str>,
-    {
-        Self(self.0.propagate(Hosts::listed(hosts)))
-    }
-
-    /// Asks an Envoy in between to make no retries of its own: sends `x-envoy-max-retries: 0`, to the hosts of
-    /// [`propagate_to`](Self::propagate_to) alone if there are any. Default: off. Envoy obeys it only from callers that
-    /// it takes for internal ones, and some versions have ignored it beside a retry policy of their route: if
-    /// [`Totals::foreign`](crate::Totals) goes on rising, set `num_retries` of the route to 0.
-    #[must_use]
-    pub fn silence_mesh(self) -> Self {
-        Self(self.0.silence_mesh())
     }
 }
 

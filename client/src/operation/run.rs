@@ -254,15 +254,16 @@ impl Run {
             "stopped",
         );
         let failure = failure.or_else(|| (self.attempt.number == 0).then(|| Failure::refused(stop.reason)));
-        let retry_after = stop.again_in.or_else(|| self.again_in(stop.reason, failure.as_ref()));
+        let retry_after = self.again_in(stop, failure.as_ref());
         let retry_after = retry_after.map(|pause| pause.min(crate::retry_after::LONGEST));
         CallError { retry_after, ..self.error(stop.reason, failure, last) }
     }
 
-    fn again_in(&self, reason: StopReason, failure: Option<&Failure>) -> Option<Duration> {
+    /// When what stops it may be over, by whoever says the longest.
+    fn again_in(&self, stop: Stop, failure: Option<&Failure>) -> Option<Duration> {
         let now = self.core().clock.now();
-        let told = self.state().view(|view| view.again_in(reason, now));
-        told.max(failure.and_then(|failure| failure.retry_after))
+        let told = self.state().view(|view| view.again_in(stop.reason, now));
+        stop.again_in.max(told).max(failure.and_then(|failure| failure.retry_after))
     }
 
     fn error<E>(&mut self, reason: StopReason, failure: Option<Failure>, last: Option<E>) -> CallError<E> {

@@ -2,6 +2,19 @@
 
 use super::*;
 
+/// A server whose breaker is half-open, and which grants probes.
+fn half_open() -> Arc<Fake> {
+    let fake = Fake::new(|_| {
+        let probe = answer(Decision::Granted, Reason::Probe);
+        let breaker = BreakerVersion { state: BreakerState::HalfOpen, version: 4 };
+        Step::at_once(Ok(damper_protocol::AskResponse { breaker, ..probe }))
+    });
+    *fake.told.lock() = Some(told(|told| {
+        told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
+    }));
+    fake
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_open_breaker_stops_first_attempts_without_asking() {
     let fake = Fake::new(|_| Step::at_once(Ok(granted())));
@@ -34,14 +47,7 @@ async fn an_open_breaker_of_retries_alone_lets_first_attempts_pass() {
 
 #[tokio::test(start_paused = true)]
 async fn a_half_open_breaker_makes_a_first_attempt_a_probe_and_reports_it() {
-    let fake = Fake::new(|_| {
-        let probe = answer(Decision::Granted, Reason::Probe);
-        let breaker = BreakerVersion { state: BreakerState::HalfOpen, version: 4 };
-        Step::at_once(Ok(damper_protocol::AskResponse { breaker, ..probe }))
-    });
-    *fake.told.lock() = Some(told(|told| {
-        told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
-    }));
+    let fake = half_open();
     let damper = client(&fake);
     synced(&damper).await;
     call(safe(&damper.dependency("d")), vec![]).await.unwrap();
@@ -150,14 +156,7 @@ async fn only_an_answer_makes_a_probe_healthy() {
         (|| Box::pin(async { panic!("a bug of the caller") }), None),
     ];
     for (number, (ending, expected)) in cases.into_iter().enumerate() {
-        let fake = Fake::new(|_| {
-            let probe = answer(Decision::Granted, Reason::Probe);
-            let breaker = BreakerVersion { state: BreakerState::HalfOpen, version: 4 };
-            Step::at_once(Ok(damper_protocol::AskResponse { breaker, ..probe }))
-        });
-        *fake.told.lock() = Some(told(|told| {
-            told.breaker = BreakerView { state: BreakerState::HalfOpen, version: 4, open_for_ms: 0 };
-        }));
+        let fake = half_open();
         let damper = client(&fake);
         synced(&damper).await;
         let operation = safe(&damper.dependency("d")).deadline(ms(100)).profile(crate::Profile::never());

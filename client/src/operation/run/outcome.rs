@@ -90,6 +90,16 @@ impl Run {
         }
     }
 
+    /// The failure that an outcome stands for, in somebody's opinion or by the built-in rules.
+    fn meaning(&self, outcome: &Outcome<'_>) -> Option<Failure> {
+        match (self.opinion(outcome), outcome.error()) {
+            (Verdict::Failure(failure), Some(error)) => Some(failure.heeding(&classify::failure(error))),
+            (Verdict::Failure(failure), None) => Some(failure),
+            (Verdict::Pass, Some(error)) => Some(classify::failure(error)),
+            (Verdict::Success, _) | (Verdict::Pass, None) => None,
+        }
+    }
+
     /// Counts and classifies a failed attempt, and finds the way to another one.
     pub(in crate::operation) async fn after<E: Error + 'static>(
         mut self,
@@ -127,11 +137,7 @@ impl Run {
     fn failure<E>(&mut self, ended: &Ended<E>, error: Option<&(dyn Error + 'static)>) -> Option<Failure> {
         let mut failure = match (ended, error) {
             (Ended::Judged(failure), _) => failure.clone(),
-            (_, Some(error)) => match self.opinion(&Outcome::Error(error)) {
-                Verdict::Success => return None,
-                Verdict::Failure(failure) => failure.heeding(&classify::failure(error)),
-                Verdict::Pass => classify::failure(error),
-            },
+            (_, Some(error)) => self.meaning(&Outcome::Error(error))?,
             _ if self.limit.is_end(self.attempt.end) => Failure::own_deadline(),
             _ => Failure::timed_out(),
         };
@@ -152,13 +158,7 @@ impl Run {
 
     /// Ends an attempt that the caller made by itself, and the operation with it.
     pub(in crate::operation) fn finish(&mut self, outcome: &Outcome<'_>) -> Option<Failure> {
-        let failure = match (self.opinion(outcome), outcome.error()) {
-            (Verdict::Failure(failure), Some(error)) => Some(failure.heeding(&classify::failure(error))),
-            (Verdict::Failure(failure), None) => Some(failure),
-            (Verdict::Pass, Some(error)) => Some(classify::failure(error)),
-            _ => None,
-        };
-        let Some(mut failure) = failure else {
+        let Some(mut failure) = self.meaning(outcome) else {
             self.succeeded();
             return None;
         };

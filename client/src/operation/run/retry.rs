@@ -57,7 +57,7 @@ impl Run {
         let refusals = refusals.saturating_add(1);
         let profile = self.attempt.life.profile.unwrap_or_default();
         let backoff = profile.backoff(FailureClass::Transient).delay(refusals, &mut self.core().rng());
-        let told = stop.again_in.max(self.again_in(stop.reason, failure)).unwrap_or_default();
+        let told = self.again_in(stop, failure).unwrap_or_default();
         let wait = backoff.max(retry_after::jittered(told, &mut self.core().rng()));
         let now = self.tick();
         if !self.limit.fits(now, wait) {
